@@ -53,6 +53,15 @@ def decode(data: bytes) -> Value:
     return decode_text(text)
 
 
+def is_text(data: bytes) -> bool:
+    """True if the bytes are UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def decode_text(text: str) -> Value:
     """Decode JSON from a string. Raises Problem if it is not JSON or nested too deeply."""
     try:

@@ -32,6 +32,7 @@ from checkpoint.decode import (
     decode,
     decode_at,
     decode_text,
+    is_text,
     readable_part,
     shown,
 )
@@ -122,7 +123,7 @@ def _read(data: bytes) -> Inspection:
         problems.append(ChecksumMismatch(expected, found).problem)
     lost = (*unread, *behind.lost)
     return Inspection(
-        checkpoint, is_complete, tuple(problems), found, expected, lost, _is_text(data)
+        checkpoint, is_complete, tuple(problems), found, expected, lost, is_text(data)
     )
 
 
@@ -165,14 +166,6 @@ def _decoded(data: bytes, problems: list[str]) -> tuple[Value, Salvage]:
     except Problem as problem:
         part, end = readable_part(text, problem.position or 0)
     return decode_text(part) if part else None, salvage(text, end)
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _read_entry(index: int, value: Value) -> PodDevicesEntry:

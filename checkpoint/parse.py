@@ -1,9 +1,9 @@
 """Parse the text of a checkpoint file, as Go's json.Unmarshal does for the kubelet's types.
 
-As in Go, unknown fields are ignored, field names match regardless of case, null and absent fields
-have the zero value, and a lone surrogate becomes U+FFFD. Unlike Go, the parser
-rejects bytes that are not UTF-8, and duplicate keys in objects that it reads. No kubelet writes
-these, so they show that the file is damaged.
+As in Go, unknown fields are ignored, and field names match regardless of case. Null and absent
+fields have the zero value, and a lone surrogate becomes U+FFFD. Unlike Go, the parser rejects bytes
+that are not UTF-8, and duplicate keys in objects that it reads. No kubelet writes these, so they
+show that the file is damaged.
 
 Kubelets up to v1.19 wrote a list of devices without NUMA nodes in each entry. Kubelets from v1.22
 to v1.30 can also read this format, which is called ``v1`` here. Its checksum is computed from a
@@ -111,8 +111,8 @@ def read_entry(value: Value, index: int, *, v1: bool = False) -> PodDevicesEntry
 def _devices_per_numa(value: Value, where: str) -> dict[int, tuple[str, ...] | None] | None:
     if isinstance(value, list):
         raise Problem(
-            f"{where} is a list without NUMA nodes, the format of kubelets before v1.20: "
-            "of the later kubelets, only v1.22 to v1.30 can read it"
+            f"{where} is a list without NUMA nodes, as written by kubelets before v1.20: "
+            "later kubelets, except v1.22 to v1.30, cannot read it"
         )
     nodes = read_object(value, where)
     if nodes is None:

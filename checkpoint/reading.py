@@ -23,9 +23,9 @@ thousands of containers with plugin responses of a few kilobytes."""
 def read(path: str | os.PathLike[str]) -> bytes:
     """Return the contents of a checkpoint file without validation.
 
-    Raises CheckpointNotFound if the file does not exist. Raises CheckpointUnreadable if it is not a
-    regular file, is a dangling link, is larger than :data:`MAX_SIZE`, or if permissions are missing
-    or an I/O error occurs.
+    Raises CheckpointNotFound if the file does not exist. Raises CheckpointUnreadable for a dangling
+    link, for anything else that is not a regular file, and for a file larger than :data:`MAX_SIZE`.
+    Also raises it for missing permissions and I/O errors.
     """
     source = os.fspath(path)
     try:

@@ -1,7 +1,7 @@
 """The kubelet's side of the device plugin API, without a cluster.
 
-Theory of operation. A device plugin is a process that registers with a kubelet over gRPC on a
-unix socket, advertises devices, and answers Allocate when a pod requests them. This package
+Theory of operation. A device plugin is a process that registers with a kubelet over gRPC on a unix
+socket. It advertises devices, and answers Allocate when a pod requests them. This package
 implements both sides of that socket. Its subpackages:
 
 * ``core``: the decisions of a kubelet, as pure functions and values, and the tables of versions.

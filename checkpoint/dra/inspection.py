@@ -15,7 +15,7 @@ from zlib import crc32
 
 import attrs
 
-from checkpoint.decode import Problem, Value, decode, decode_at, decode_text, shown
+from checkpoint.decode import Problem, Value, decode, decode_at, decode_text, is_text, shown
 from checkpoint.dra.model import ClaimState, State
 from checkpoint.dra.reading import read_claim, read_claims, read_file
 from checkpoint.dra.text import checksum
@@ -83,17 +83,9 @@ def inspect(data: bytes) -> Inspection:
         found,
         expected,
         lost,
-        _is_text(data),
+        is_text(data),
         share_ids,
     )
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _inner(data: bytes, problems: list[str]) -> tuple[str, int | None]:

@@ -11,6 +11,7 @@ from devicemanager.apiserver.kinds import Target
 from devicemanager.apiserver.protobuf import CONTENT_TYPE, ProtobufError, decode
 from devicemanager.apiserver.store import Object
 from devicemanager.apiserver.structure import StructureError, decoded, has_structure, mismatch
+from devicemanager.core.messages import go_printed
 from devicemanager.objects.dra.errors import go_json
 
 __all__ = ["check_kind", "parsed", "typed", "typed_patch"]
@@ -132,7 +133,7 @@ def typed_patch(target: Target, value: Object, patch: Object | None, *, strict: 
     try:
         return _typed(target, value, strict)
     except StructureError as error:
-        shown = go_json(value) if patch is None else _go_map(patch)
+        shown = go_json(value) if patch is None else go_printed(patch)
         raise patch_mismatch(shown, str(error)) from None
 
 
@@ -141,20 +142,6 @@ def _typed(target: Target, value: Object, strict: bool) -> Object:
     if not has_structure(api_version, kind):
         return _checked(value, kind)
     return decoded(value, api_version, kind, strict=strict)
-
-
-def _go_map(value: Any) -> str:
-    """Return JSON data as Go's ``%+v`` prints it, such as ``map[a:[1 2] b:true]``."""
-    match value:
-        case dict():
-            return f"map[{' '.join(f'{key}:{_go_map(value[key])}' for key in sorted(value))}]"
-        case list():
-            return f"[{' '.join(map(_go_map, value))}]"
-        case None:
-            return "<nil>"
-        case bool():
-            return str(value).lower()
-    return str(value)
 
 
 _TEXT, _TEXTS, _NUMBER = "string", "map[string]string", "int64"

@@ -121,7 +121,9 @@ def json_patch(old: Any, steps: Any) -> Any:
             if step["op"] == "copy":
                 copied += len(json.dumps(_get(found, step["from"])))
                 if copied > _MOST_COPIED:
-                    raise PatchError(f"copies of more than {_MOST_COPIED} bytes")
+                    raise PatchError(
+                        f"the copy operations of the patch exceed {_MOST_COPIED} bytes in total"
+                    )
             _apply(found, step)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise PatchError(f"invalid JSON patch: {error}") from None

@@ -64,7 +64,7 @@ class Change:
 
     @property
     def size(self) -> int:
-        """Bytes of the object as JSON. The state before the change counts for an earlier change."""
+        """Size of the object as JSON, in bytes: after the change, or before a deletion."""
         stored = self.after or self.before
         return 0 if stored is None else len(stored.text)
 

@@ -1,7 +1,7 @@
 """Explain why claims get their devices or do not fit, in words and as data.
 
-In:  an outcome of the search with the devices that each rule excludes (``core.reasons``), and
-     the resolved claims, which have the units and labels that users wrote.
+In:  an outcome of the search with the devices that each rule excludes (``core.reasons``). The
+     resolved claims, which have the units and labels that users wrote.
 Out: an ``Explanation`` for people and JSON, or one line for the message of a rejection.
 """
 

@@ -266,9 +266,10 @@ class ClaimManager:
     # -- drivers -------------------------------------------------------------------------
 
     def set_driver(self, name: str, driver: ClaimDriver | None) -> None:
-        """Set the driver that prepares the devices of pools whose driver is ``name``.
+        """Set the object that prepares devices. It is called for all pools with the driver name
+        ``name``.
 
-        With None, these devices need no preparation and have no CDI names.
+        With None, the devices of these pools need no preparation and have no CDI names.
         """
         self._drivers.set(name, driver)
 

@@ -5,8 +5,9 @@ library and prints the result. The decisions of a kubelet or a plugin are made i
 
 Inputs: arguments, files that the user names (``-`` is standard input), sockets, and signals.
 Outputs: text or JSON on standard output (docs/json.md describes the JSON), warnings and errors on
-standard error, and an exit status: 0 for success, 1 for a negative result (a pod is rejected, a
-check fails), 2 for wrong usage or an error, 130 after Ctrl-C, 141 for a broken pipe.
+standard error, and an exit status. The status is 0 for success, 1 for a negative result (a pod is
+rejected, a check fails), and 2 for wrong usage or an error. It is 130 after Ctrl-C and 141 for a
+broken pipe.
 
 Invariants:
 * An error is one line, ``devicemanager: error: …``, that says what is wrong, where, and what to

@@ -108,7 +108,7 @@ def version_number(metadata: Mapping[str, Any]) -> int:
     """Return ``resourceVersion`` as a number, to compare two versions of an object.
 
     Returns 0 if it is not a number. The Kubernetes API defines the version as opaque. But every API
-    server on etcd uses a counter, and only a comparison can merge a LIST with a WATCH that ran at
+    server on etcd uses a counter. And only a comparison can merge a LIST with a WATCH that ran at
     the same time.
     """
     text = metadata["resourceVersion"]

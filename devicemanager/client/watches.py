@@ -137,7 +137,7 @@ class _Witness:
             self._node = name, uid
 
     def exists(self) -> bool:
-        """True if the API server still has the Node. Otherwise another one is used from now on."""
+        """True if the API server still has the Node. If not, further calls check another Node."""
         if self._node is None or _exists(self._api.attempt, *self._node):
             return True
         self._node = self._nodes.any()

@@ -44,5 +44,5 @@ def check_placeholders(texts: Iterable[str], names: Iterable[str], where: str) -
                 every = ", ".join(f"{{{each}}}" for each in known)
                 raise CheckError(
                     f"unknown placeholder {{{name}}} in {where}: did you mean {{{meant}}}? "
-                    f"Known are {every}"
+                    f"Use one of {every}"
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -15,7 +15,7 @@ from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.conformance.registry import Check
 from devicemanager.conformance.suite import PLUGINS, Suite
 
-__all__ = ["SCHEMA", "Cause", "Report", "Verdict"]
+__all__ = ["SCHEMA", "Cause", "Report", "Verdict", "outcome_counts"]
 
 SCHEMA = "devicemanager.check/v1"
 
@@ -102,6 +102,12 @@ class Cause:
         }
 
 
+def outcome_counts(verdicts: Iterable[Verdict]) -> dict[Outcome, int]:
+    """Return the number of verdicts by outcome; outcomes without verdicts are omitted."""
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    return {outcome: counts[outcome] for outcome in Outcome if counts[outcome]}
+
+
 @attrs.frozen
 class Report:
     """Result of a run: all verdicts, in the order of the checks."""
@@ -119,8 +125,7 @@ class Report:
     @property
     def counts(self) -> dict[Outcome, int]:
         """Number of verdicts by outcome; outcomes without verdicts are omitted."""
-        counts = Counter(verdict.outcome for verdict in self.verdicts)
-        return {outcome: counts[outcome] for outcome in Outcome if counts[outcome]}
+        return outcome_counts(self.verdicts)
 
     @property
     def summary(self) -> str:

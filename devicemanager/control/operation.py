@@ -35,8 +35,15 @@ import attrs
 import msgspec
 
 __all__ = [
-    "DraObjects", "Lane", "Manifest", "Objects", "Operation", "OperationTable", "Stream", "Text",
+    "DraObjects",
+    "Manifest",
+    "Objects",
+    "Operation",
+    "OperationTable",
+    "Stream",
+    "Text",
     "Wait",
+    "Workers",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -56,8 +63,8 @@ Objects = Annotated[str, Text.OBJECTS]
 DraObjects = Annotated[str, Text.DRA_OBJECTS]
 
 
-class Lane(Enum):
-    """Groups of worker threads. An operation waits only for operations of its own lane."""
+class Workers(Enum):
+    """Group of worker threads. An operation waits only for operations of its own group."""
 
     QUICK = "quick"
     """Operations that wait for no plugin and no file: they show something, or set or clear
@@ -101,8 +108,8 @@ class Stream(Generic[T]):
     """Returns the entries to send, from a batch of entries."""
 
 
-LaneOf = Lane | Callable[[Mapping[str, Any]], Lane]
-"""The lane of an operation, or a function that returns it for the arguments of a request."""
+WorkersOf = Workers | Callable[[Mapping[str, Any]], Workers]
+"""The workers of an operation, or a function that returns them for the arguments of a request."""
 
 
 class Operation(Generic[T]):
@@ -117,12 +124,12 @@ class Operation(Generic[T]):
         path: str,
         members: str,
         status: HTTPStatus = HTTPStatus.OK,
-        lane: LaneOf = Lane.QUICK,
+        workers: WorkersOf = Workers.QUICK,
     ) -> None:
         """Create an operation. ``members`` are the names of the Python methods and properties that
-        it implements, separated by spaces. ``lane`` can depend on the arguments."""
+        it implements, separated by spaces. ``workers`` can depend on the arguments."""
         self.handler = handler
-        self._lane = lane
+        self._workers = workers
         self.method = method
         self.path = path
         self.members = tuple(members.split())
@@ -138,9 +145,9 @@ class Operation(Generic[T]):
         """The names of the path's parameters, in order."""
         return tuple([part[1:-1] for part in self.path.split("/") if part.startswith("{")])
 
-    def lane(self, arguments: Mapping[str, Any]) -> Lane:
-        """Return the lane for a request with these arguments."""
-        return self._lane if isinstance(self._lane, Lane) else self._lane(arguments)
+    def workers(self, arguments: Mapping[str, Any]) -> Workers:
+        """Return the workers for a request with these arguments."""
+        return self._workers if isinstance(self._workers, Workers) else self._workers(arguments)
 
     # Types are read at first use, because a client uses few operations.
 
@@ -222,20 +229,20 @@ class OperationTable:
         Python class that it implements, separated by spaces."""
         return self._adding("GET", path, members)
 
-    def delete(self, path: str, members: str, lane: LaneOf = Lane.ENDING) -> _Decorator:
+    def delete(self, path: str, members: str, workers: WorkersOf = Workers.ENDING) -> _Decorator:
         """Return a decorator for a function that removes something."""
-        return self._adding("DELETE", path, members, lane=lane)
+        return self._adding("DELETE", path, members, workers=workers)
 
     def post(
         self,
         path: str,
         members: str,
         status: HTTPStatus = HTTPStatus.OK,
-        lane: LaneOf = Lane.QUICK,
+        workers: WorkersOf = Workers.QUICK,
     ) -> _Decorator:
         """Return a decorator for a function that changes something. ``status`` is the HTTP status
         of success."""
-        return self._adding("POST", path, members, status, lane)
+        return self._adding("POST", path, members, status, workers)
 
     def _adding(
         self,
@@ -243,10 +250,10 @@ class OperationTable:
         path: str,
         members: str,
         status: HTTPStatus = HTTPStatus.OK,
-        lane: LaneOf = Lane.QUICK,
+        workers: WorkersOf = Workers.QUICK,
     ) -> _Decorator:
         def add(handler: Callable[..., T], /) -> Operation[T]:
-            operation = Operation(handler, method, path, members, status, lane)
+            operation = Operation(handler, method, path, members, status, workers)
             self._by_name[operation.name] = operation
             return operation
 

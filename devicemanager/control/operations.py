@@ -18,12 +18,12 @@ from devicemanager.control import convert, shapes
 from devicemanager.control.errors import NOT_FOUND, HttpError
 from devicemanager.control.operation import (
     DraObjects,
-    Lane,
     Manifest,
     Objects,
     OperationTable,
     Stream,
     Wait,
+    Workers,
 )
 from devicemanager.control.shapes import Count, OfPlugin, OfResource, OfRpc, WithCode
 from devicemanager.core.dra.report import ClaimsExplanation, DraStatus, ResourceClaimInfo
@@ -83,31 +83,31 @@ def get_node_status(kubelet: MockKubelet) -> shapes.NodeStatus:
     return shapes.NodeStatus(capacity=status.capacity, allocatable=status.allocatable)
 
 
-@TABLE.post("/v1/node/start", "start", lane=Lane.LONG)
+@TABLE.post("/v1/node/start", "start", workers=Workers.LONG)
 def start_kubelet(kubelet: MockKubelet) -> None:
     """Start the kubelet after a stop, and admit its pods again."""
     kubelet.start()
 
 
-@TABLE.post("/v1/node/stop", "stop", lane=Lane.ENDING)
+@TABLE.post("/v1/node/stop", "stop", workers=Workers.ENDING)
 def stop_kubelet(kubelet: MockKubelet) -> None:
     """Stop the kubelet. Pods and containers are not affected; the control API continues."""
     kubelet.stop()
 
 
-@TABLE.post("/v1/node/restart", "restart", lane=Lane.LONG)
+@TABLE.post("/v1/node/restart", "restart", workers=Workers.LONG)
 def restart_kubelet(kubelet: MockKubelet) -> None:
     """Restart the kubelet. Containers keep running."""
     kubelet.restart()
 
 
-@TABLE.post("/v1/node/reboot", "reboot", lane=Lane.LONG)
+@TABLE.post("/v1/node/reboot", "reboot", workers=Workers.LONG)
 def reboot_node(kubelet: MockKubelet) -> None:
     """Reboot the node: all containers stop, and every pod is admitted again."""
     kubelet.reboot()
 
 
-@TABLE.post("/v1/node/sources-ready", "sources_ready", lane=Lane.ENDING)
+@TABLE.post("/v1/node/sources-ready", "sources_ready", workers=Workers.ENDING)
 def set_sources_ready(kubelet: MockKubelet) -> None:
     """Declare that the kubelet knows all pods of the node. Devices of unknown pods become free."""
     kubelet.sources_ready()
@@ -189,7 +189,7 @@ def list_dra_objects(kubelet: MockKubelet, kind: str) -> shapes.DraObjectList:
     return shapes.DraObjectList(items=list(kubelet.resource_claims.objects(kind)))
 
 
-@TABLE.post("/v1/dra/objects", "resource_claims", lane=Lane.LONG)
+@TABLE.post("/v1/dra/objects", "resource_claims", workers=Workers.LONG)
 def apply_dra_objects(
     kubelet: MockKubelet,
     body: DraObjects,
@@ -219,7 +219,7 @@ def delete_dra_object(
 # -- pods --------------------------------------------------------------------------------
 
 
-@TABLE.post("/v1/pods", "admit", HTTPStatus.CREATED, lane=Lane.LONG)
+@TABLE.post("/v1/pods", "admit", HTTPStatus.CREATED, workers=Workers.LONG)
 def admit_pod(
     kubelet: MockKubelet,
     body: Manifest,
@@ -272,19 +272,19 @@ def delete_pod(kubelet: MockKubelet, uid: str) -> None:
     kubelet.terminate(uid)
 
 
-@TABLE.post(_POD + "/delete", "delete", lane=Lane.ENDING)
+@TABLE.post(_POD + "/delete", "delete", workers=Workers.ENDING)
 def delete_pod_gracefully(kubelet: MockKubelet, uid: str, body: shapes.Delete) -> None:
     """Delete a pod once its containers have terminated or its grace period has expired."""
     kubelet.delete(uid, body.grace_period)
 
 
-@TABLE.post(_POD + "/finish", "finish", lane=Lane.ENDING)
+@TABLE.post(_POD + "/finish", "finish", workers=Workers.ENDING)
 def finish_pod(kubelet: MockKubelet, uid: str, body: shapes.Finish) -> shapes.Finished:
     """Let every app container of a pod terminate, and show the pod's phase."""
     return shapes.Finished(phase=kubelet.finish(uid, body.exit_codes))
 
 
-@TABLE.post(_POD + "/resync", "resync", lane=Lane.LONG)
+@TABLE.post(_POD + "/resync", "resync", workers=Workers.LONG)
 def resync_pod(kubelet: MockKubelet, uid: str) -> None:
     """Sync a pod now instead of at its next periodic sync: retry a failed prepare or unprepare."""
     kubelet.resync(uid)
@@ -324,19 +324,19 @@ def get_container_options(kubelet: MockKubelet, uid: str, container: str) -> Run
     return kubelet.container_options(uid, container)
 
 
-@TABLE.post(_CONTAINER + "/start", "start_container", lane=Lane.LONG)
+@TABLE.post(_CONTAINER + "/start", "start_container", workers=Workers.LONG)
 def start_container(kubelet: MockKubelet, uid: str, container: str) -> RunOptions:
     """Start a container of an admitted pod, and show its settings."""
     return kubelet.start_container(uid, container)
 
 
-@TABLE.post(_CONTAINER + "/restart", "restart_container", lane=Lane.LONG)
+@TABLE.post(_CONTAINER + "/restart", "restart_container", workers=Workers.LONG)
 def restart_container(kubelet: MockKubelet, uid: str, container: str) -> RunOptions:
     """Start a container again with the same devices, and show its settings."""
     return kubelet.restart_container(uid, container)
 
 
-@TABLE.post(_CONTAINER + "/exit", "exit_container", lane=Lane.LONG)
+@TABLE.post(_CONTAINER + "/exit", "exit_container", workers=Workers.LONG)
 def exit_container(
     kubelet: MockKubelet, uid: str, container: str, body: shapes.ExitContainer
 ) -> shapes.ContainerStatus:
@@ -349,19 +349,19 @@ def exit_container(
 # -- structured claims -------------------------------------------------------------------
 
 
-@TABLE.post("/v1/pools", "publish", lane=Lane.LONG)
+@TABLE.post("/v1/pools", "publish", workers=Workers.LONG)
 def publish_pools(kubelet: MockKubelet, body: Objects) -> None:
     """Publish pools of devices for structured claims."""
     kubelet.publish(body)
 
 
-@TABLE.post("/v1/device-classes", "define", lane=Lane.LONG)
+@TABLE.post("/v1/device-classes", "define", workers=Workers.LONG)
 def define_classes(kubelet: MockKubelet, body: Objects) -> None:
     """Define device classes for structured claims."""
     kubelet.define(body)
 
 
-@TABLE.post("/v1/claims", "claim", lane=Lane.LONG)
+@TABLE.post("/v1/claims", "claim", workers=Workers.LONG)
 def create_claims(kubelet: MockKubelet, body: Objects) -> None:
     """Create structured claims, and pools and device classes if the text has them."""
     kubelet.claim(body)
@@ -424,7 +424,7 @@ def get_pending_calls(kubelet: MockKubelet) -> shapes.PendingCallList:
 # -- direct calls ------------------------------------------------------------------------
 
 
-@TABLE.post("/v1/direct-calls/allocate", "allocate", lane=Lane.LONG)
+@TABLE.post("/v1/direct-calls/allocate", "allocate", workers=Workers.LONG)
 def call_allocate(kubelet: MockKubelet, body: shapes.Allocate) -> shapes.Allocated:
     """Call Allocate of a plugin for any devices, without a pod."""
     settings = kubelet.allocate(
@@ -433,7 +433,7 @@ def call_allocate(kubelet: MockKubelet, body: shapes.Allocate) -> shapes.Allocat
     return shapes.Allocated(containers=list(settings))
 
 
-@TABLE.post("/v1/direct-calls/preferred", "preferred", lane=Lane.LONG)
+@TABLE.post("/v1/direct-calls/preferred", "preferred", workers=Workers.LONG)
 def call_get_preferred_allocation(
     kubelet: MockKubelet, body: shapes.GetPreferred
 ) -> shapes.Preferred:
@@ -444,26 +444,26 @@ def call_get_preferred_allocation(
     return shapes.Preferred(containers=list(map(list, ids)))
 
 
-@TABLE.post("/v1/direct-calls/pre-start", "pre_start", lane=Lane.LONG)
+@TABLE.post("/v1/direct-calls/pre-start", "pre_start", workers=Workers.LONG)
 def call_pre_start_container(kubelet: MockKubelet, body: shapes.PreStart) -> None:
     """Call PreStartContainer of a plugin, without a pod."""
     kubelet.pre_start(body.resource, body.ids, timeout=body.timeout)
 
 
-@TABLE.post("/v1/direct-calls/options", "options", lane=Lane.LONG)
+@TABLE.post("/v1/direct-calls/options", "options", workers=Workers.LONG)
 def call_get_device_plugin_options(kubelet: MockKubelet, body: shapes.GetOptions) -> PluginOptions:
     """Call GetDevicePluginOptions of a plugin."""
     return kubelet.options(body.resource, timeout=body.timeout)
 
 
-@TABLE.post("/v1/direct-calls/prepare", "prepare_claims", lane=Lane.LONG)
+@TABLE.post("/v1/direct-calls/prepare", "prepare_claims", workers=Workers.LONG)
 def call_prepare_resources(kubelet: MockKubelet, body: shapes.DriverCall) -> shapes.ClaimResults:
     """Call NodePrepareResources of a DRA driver for claims, without a pod."""
     found = kubelet.prepare_claims(body.driver, body.claims, endpoint=body.endpoint)
     return shapes.ClaimResults(claims=found)
 
 
-@TABLE.post("/v1/direct-calls/unprepare", "unprepare_claims", lane=Lane.LONG)
+@TABLE.post("/v1/direct-calls/unprepare", "unprepare_claims", workers=Workers.LONG)
 def call_unprepare_resources(kubelet: MockKubelet, body: shapes.DriverCall) -> shapes.ClaimResults:
     """Call NodeUnprepareResources of a DRA driver for claims, without a pod."""
     found = kubelet.unprepare_claims(body.driver, body.claims, endpoint=body.endpoint)
@@ -473,17 +473,17 @@ def call_unprepare_resources(kubelet: MockKubelet, body: shapes.DriverCall) -> s
 # -- faults ------------------------------------------------------------------------------
 
 
-def _fault_lane(arguments: Mapping[str, Any]) -> Lane:
-    """Return the lane of a request to set a fault.
+def _fault_workers(arguments: Mapping[str, Any]) -> Workers:
+    """Return the workers of a request to set a fault.
 
     An action, such as a restart, calls plugins, so it can take long.
     """
     body: shapes.SetFault = arguments["body"]
     kind = KINDS.get((body.spec or body.kind).partition(":")[0].strip())
-    return Lane.LONG if kind is not None and kind.is_action else Lane.QUICK
+    return Workers.LONG if kind is not None and kind.is_action else Workers.QUICK
 
 
-@TABLE.post("/v1/faults", "faults", HTTPStatus.CREATED, lane=_fault_lane)
+@TABLE.post("/v1/faults", "faults", HTTPStatus.CREATED, workers=_fault_workers)
 def set_fault(kubelet: MockKubelet, body: shapes.SetFault) -> shapes.Fault:
     """Set a fault of the kubelet. An action without `at` is executed immediately."""
     if bool(body.spec) is bool(body.kind):
@@ -503,7 +503,7 @@ def list_faults(kubelet: MockKubelet) -> shapes.FaultList:
     return shapes.FaultList(seed=kubelet.faults.seed, items=found)
 
 
-@TABLE.delete("/v1/faults", "faults", lane=Lane.QUICK)
+@TABLE.delete("/v1/faults", "faults", workers=Workers.QUICK)
 def clear_faults(
     kubelet: MockKubelet,
     *,
@@ -513,7 +513,7 @@ def clear_faults(
     return shapes.Cleared(count=kubelet.faults.clear(kind))
 
 
-@TABLE.delete("/v1/faults/{id}", "faults", lane=Lane.QUICK)
+@TABLE.delete("/v1/faults/{id}", "faults", workers=Workers.QUICK)
 def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:
     """Clear the fault with this ID. Delayed calls resume."""
     # int() also accepts signs, spaces and underscores.
@@ -623,7 +623,7 @@ def get_clock(kubelet: MockKubelet) -> shapes.Clock:
     return shapes.Clock(manual=manual, monotonic=clock.monotonic(), time=clock.time())
 
 
-@TABLE.post("/v1/clock/advance", "clock", lane=Lane.LONG)
+@TABLE.post("/v1/clock/advance", "clock", workers=Workers.LONG)
 def advance_clock(kubelet: MockKubelet, body: shapes.Advance) -> shapes.Clock:
     """Advance the kubelet's manual clock, and show its time."""
     if not isinstance(kubelet.clock, ManualClock):

@@ -9,7 +9,7 @@ these steps:
 3. It finds the operation by path and method.
 4. It reads and checks the arguments (``request``).
 5. It calls the operation's function on a worker thread. Operations that call plugins have separate
-   threads (``Lane``). So operations that list or end them never wait for them.
+   threads (``Workers``), so operations that list or end them never wait for these calls.
 6. It sends the result (``answer``). An error in any step becomes a problem response.
 
 Waits and streams use no thread while nothing happens. A wait is checked again after each entry of
@@ -37,7 +37,7 @@ from devicemanager.control.answer import Answer, Lines, encoded, json_answer, pr
 from devicemanager.control.errors import HttpError, problem_of
 from devicemanager.control.feed import Feed
 from devicemanager.control.openapi import document
-from devicemanager.control.operation import Lane, Operation, OperationTable, Stream, Wait
+from devicemanager.control.operation import Operation, OperationTable, Stream, Wait, Workers
 from devicemanager.control.request import Budget, read_arguments
 from devicemanager.core.errors import RequestError
 from devicemanager.kubelet.waits import WaitTimeout
@@ -45,7 +45,7 @@ from devicemanager.kubelet.waits import WaitTimeout
 __all__ = ["WORKERS", "HttpApplication", "OperationRouter"]
 
 WORKERS: Final = 16
-"""Number of threads that run operations, in each lane except ``LONG``."""
+"""Number of threads in each group of ``operation.Workers`` except ``LONG``."""
 LONG_WORKERS: Final = 128
 """Number of threads that run long operations. A thread exists only while it is needed."""
 
@@ -116,10 +116,11 @@ class OperationRouter(HttpApplication):
         self._gate = gate
         self._report_bug = report_bug
         self._is_missing = is_missing
-        self._lanes = {
-            lane: CapacityLimiter(LONG_WORKERS if lane is Lane.LONG else WORKERS) for lane in Lane
+        self._limiters = {
+            each: CapacityLimiter(LONG_WORKERS if each is Workers.LONG else WORKERS)
+            for each in Workers
         }
-        self._feeds = feeds(self._lanes[Lane.QUICK])
+        self._feeds = feeds(self._limiters[Workers.QUICK])
         # One route for each path. With several, starlette would return 405 at the first one.
         by_path: dict[str, dict[str, Operation[Any]]] = {}
         for each in table:
@@ -154,8 +155,8 @@ class OperationRouter(HttpApplication):
             method = "GET" if request.method == "HEAD" else request.method
             operation = methods[method]
             arguments = await read_arguments(operation, request)
-            lane = operation.lane(arguments)
-            found = await self._on_worker(lambda: self._call(operation, arguments), lane)
+            workers = operation.workers(arguments)
+            found = await self._on_worker(lambda: self._call(operation, arguments), workers)
             match found:
                 case Stream(feed, since, follow, wanted):
                     return Lines(self._feeds[feed].lines(since, follow=follow, wanted=wanted))
@@ -197,8 +198,8 @@ class OperationRouter(HttpApplication):
                 seconds = remaining if wait.recheck is None else min(remaining, wait.recheck)
                 await feed.entry(seen, seconds, wait.kinds, wait.may_end)
 
-    async def _on_worker(self, work: Callable[[], Any], lane: Lane = Lane.QUICK) -> Any:
-        return await anyio.to_thread.run_sync(work, limiter=self._lanes[lane])
+    async def _on_worker(self, work: Callable[[], Any], workers: Workers = Workers.QUICK) -> Any:
+        return await anyio.to_thread.run_sync(work, limiter=self._limiters[workers])
 
     # -- errors --------------------------------------------------------------------------
 

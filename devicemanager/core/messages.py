@@ -6,7 +6,7 @@ pkg/kubelet/cm/topologymanager of Kubernetes v1.32. The messages after ``go_quot
 devicemanager's.
 """
 
-from typing import Final
+from typing import Any, Final
 
 # Reasons and messages of rejected pods.
 UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
@@ -108,6 +108,20 @@ _ESCAPES: Final = {
     "\t": "\\t",
     "\v": "\\v",
 }
+
+
+def go_printed(value: Any) -> str:
+    """Return JSON data as Go's ``%+v`` prints it, such as ``map[a:[1 2] b:true]``."""
+    match value:
+        case dict():
+            return f"map[{' '.join(f'{key}:{go_printed(value[key])}' for key in sorted(value))}]"
+        case list() | tuple():
+            return f"[{' '.join(map(go_printed, value))}]"
+        case None:
+            return "<nil>"
+        case bool():
+            return str(value).lower()
+    return str(value)
 
 
 def go_quoted(text: str) -> str:

@@ -49,9 +49,9 @@ class Driver(ABC):
         """Prepare the devices of a claim. Return them with the settings of their containers.
 
         For a repeated request, the framework responds with the stored result. It calls this method
-        again for a claim only if the method failed, if its result was not stored before the process
-        ended, or after a reboot. If the method raises, the pod waits and the kubelet retries. Raise
-        ClaimError to choose the message.
+        again for a claim in only three cases: the method failed, the process ended before the
+        result was stored, or the node was rebooted. If the method raises, the pod waits and the
+        kubelet retries. Raise ClaimError to choose the message.
         """
 
     def unprepare(self, claim: Claim) -> None:  # noqa: B027 - a hook that many drivers leave empty

@@ -182,7 +182,8 @@ class AllocatedDevice:
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """ResourceClaim with the devices of this driver that were allocated to it."""
+    """ResourceClaim for one driver: its name, and those allocated devices that belong to the
+    driver."""
 
     namespace: str
     name: str

@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from devicemanager.snapshot.statefiles import is_text_mapping
+
 __all__ = ["KINDS", "kept", "problem"]
 
 
@@ -32,16 +34,12 @@ def _is_quantities(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(each, str | int) for each in value.values())
 
 
-def _is_strings(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
-
-
 _ANY: Final = Whole("a value", lambda value: True)
 """A value that nothing reads, or whose type ``apiserver.structure`` checks."""
 _STRING: Final = Whole("a string", lambda value: isinstance(value, str))
 _BOOL: Final = Whole("true or false", lambda value: isinstance(value, bool))
 _INT: Final = Whole("a number", lambda value: isinstance(value, int))
-_STRINGS: Final = Whole("an object with strings", _is_strings)
+_STRINGS: Final = Whole("an object with strings", is_text_mapping)
 _QUANTITIES: Final = Whole("an object with quantities", _is_quantities)
 
 

@@ -2,27 +2,29 @@
 
 A project can also use the names ``checkpoint``, ``podresources`` and ``protos``, for example for a
 directory ``protos`` with generated code. If the project is first on ``sys.path``, its module
-*hides* our package, because ``sys.modules`` has one entry per name. There are two cases.
+*hides* the package of this distribution, because ``sys.modules`` has one entry per name. There are
+two cases.
 
 1. No package is hidden, which is the usual case. Nothing is changed: ``_Finder`` finds no module,
    and Python's own import runs.
 
-2. At least one package is hidden, for example ``protos``. Our package is then loaded from the
-   directory of ``devicemanager`` under another name. Only imports in our modules get it::
+2. At least one package is hidden, for example ``protos``. The distribution's package is then loaded
+   from the directory of ``devicemanager`` under another name. Only imports in modules of the
+   distribution get it::
 
        import statement                          imported module
        in project/train.py:  import protos       project/protos, as protos
        in podresources/*:    import protos       site-packages/protos, as _devicemanager_protos
        in project/train.py:  import checkpoint   site-packages/checkpoint (not hidden)
 
-Theory of operation. For an import statement, CPython calls ``__import__`` in the builtins of
-the module that contains the statement. In case 2, ``_Finder`` gives each of our modules a
+Theory of operation. For an import statement, CPython calls ``__import__`` in the builtins of the
+module that contains the statement. In case 2, ``_Finder`` gives each module of the distribution a
 ``_Loader``, which sets builtins with ``_import`` before the module runs. ``_import`` adds the
 prefix to hidden names, and ``_Finder`` finds the packages with the prefix. No other module is
 affected.
 
-Each of our packages is loaded only once. The first import decides its name (``_hidden_by``).
-Limit: modules of ours that were loaded before ``sys.path`` changed still use Python's own imports.
+Each package is loaded only once. The first import decides its name (``_hidden_by``). Limit: modules
+that were loaded before ``sys.path`` changed still use Python's own imports.
 
 ``docs/decisions/own-packages.md`` has the alternatives and why they fail.
 """
@@ -50,20 +52,21 @@ _DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__
 
 
 def install() -> None:
-    """Install the finder that makes imports in our modules get our packages. Idempotent."""
+    """Install ``_Finder``, so that modules of this distribution import its packages. Idempotent."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def loaded(name: str) -> ModuleType | None:
-    """Return our module for a name such as ``podresources.errors``; None if it is not loaded."""
+    """Return the module of this distribution, such as ``podresources.errors``; None if it is not
+    loaded."""
     prefixed = sys.modules.get(PREFIX + name)
     return sys.modules.get(name) if prefixed is None else prefixed
 
 
 class _Finder:
-    """Finder for our modules while a package is hidden, and for hidden packages by their prefixed
-    names."""
+    """Finder for modules of this distribution while a package is hidden, and for hidden packages by
+    their prefixed names."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -87,7 +90,8 @@ class _Finder:
 
 
 class _Loader(SourceFileLoader):
-    """Loader for one of our modules that makes its import statements call ``_import``."""
+    """Loader for a module of this distribution. It makes the import statements of the module call
+    ``_import``."""
 
     def exec_module(self, module: ModuleType) -> None:
         # The builtins are copied, because those of other modules must not change.
@@ -117,10 +121,10 @@ def _import(
 
 
 def _hidden_by(name: str) -> str | None:
-    """Return the file that an import of ``name`` would get instead of our package; None if it
-    would get our package.
+    """Return the file that an import of ``name`` would get instead of the distribution's package;
+    None if it would get the package.
 
-    After our package is loaded, the result never changes, so the package is never loaded twice.
+    After the package is loaded, the result never changes, so the package is never loaded twice.
     """
     # The package was loaded under the prefixed name because another module hid it.
     if (PREFIX + name) in sys.modules:
@@ -146,7 +150,8 @@ _ours: dict[tuple[str, str], bool] = {}
 
 
 def _is_ours(file: str, top: str) -> bool:
-    """True if the file is in our package ``top``; cached, because resolving links is slow."""
+    """True if the file is in the distribution's package ``top``; cached, because resolving links is
+    slow."""
     cached = _ours.get((file, top))
     if cached is None:
         home = os.path.join(_DIRECTORY, top.removeprefix(PREFIX), "")

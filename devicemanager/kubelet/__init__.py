@@ -3,10 +3,10 @@
 Purpose: run the kubelet's side of the device plugin API on real sockets, without a cluster,
 and let a test see and control all of it.
 
-Inputs: ``Settings``, pod manifests, plugins that register on ``kubelet.sock`` or are found by
-the plugin watcher, and calls of PodResources clients. Outputs: admissions with the devices
-and settings of each container, pod and node statuses, the checkpoint file, PodResources
-responses, and events and calls that record everything that happens.
+Inputs: ``Settings``, pod manifests, plugins that register on ``kubelet.sock`` or are found by the
+plugin watcher, and calls of PodResources clients. Outputs: admissions with the devices and settings
+of each container, pod and node statuses, the checkpoint file, and PodResources responses. Events
+and calls record everything that happens.
 
 Invariants:
 * A restart replaces the ``KubeletProcess``, with its device manager and servers; the

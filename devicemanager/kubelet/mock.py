@@ -161,8 +161,8 @@ class MockKubelet:
     def start(self) -> Self:
         """Start the kubelet. Pods from before a ``stop`` are admitted again.
 
-        Raises StartError, with a text of one line, if the kubelet cannot start, RequestError if it
-        is already running, and KubeletPanic with a quirk that makes the real kubelet panic.
+        Raises StartError, with a text of one line, if the kubelet cannot start, and RequestError if
+        it is already running. Raises KubeletPanic with a quirk that makes the real kubelet panic.
         """
         # Outside the lifecycle's lock: an admission calls plugins, and a stop must not wait for it.
         process = self._life.start()
@@ -257,8 +257,8 @@ class MockKubelet:
         """Declare that all pods of the node are known; devices of unknown pods become free.
 
         A kubelet that starts with a checkpoint frees no devices until every pod in the checkpoint
-        has been admitted again, or until this method is called. Raises RequestError if the
-        kubelet is stopped.
+        has been admitted again. This method ends the wait. Raises RequestError if the kubelet is
+        stopped.
         """
         self._pods.workers.sources_ready()
 
@@ -379,10 +379,10 @@ class MockKubelet:
         ended. The pod also gets a claim for each extended resource that a DeviceClass serves,
         unless a device plugin has allocatable devices of the resource.
 
-        A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason
-        and message. Raises ManifestError for a manifest that the API server would not accept,
-        RequestError for a pod that is already admitted, and DoesNotFit if the pod's claims cannot
-        be allocated.
+        A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason and
+        message. Raises ManifestError for a manifest that the API server would not accept, and
+        RequestError for a pod that is already admitted. Raises DoesNotFit if the pod's claims
+        cannot be allocated.
         """
         found = claims or embedded_claims(manifest)
         if not found and not self._resource_claims.are_allocated:
@@ -516,8 +516,8 @@ class MockKubelet:
         code for all containers, or codes by container (default 0). The pod's devices become
         free; the pod stays known until ``terminate``.
 
-        Raises RequestError for an unknown UID, a pod that is not active, a pod whose
-        restartPolicy makes the kubelet restart its containers, and an invalid exit code.
+        Raises RequestError for an unknown UID, for a pod that is not active, and for an invalid
+        exit code. Also raises it if the restartPolicy makes the kubelet restart the containers.
 
         docs/testing-plugins.md compares this with ``stop_pod``, ``delete`` and ``terminate``.
         """
@@ -612,9 +612,9 @@ class MockKubelet:
         or ``namespaces``; the default is the first one that this machine has. ``cdi`` is a
         directory with CDI files; the default is the host's directories. ``stderr`` begins with a
         line for each setting that is not possible without root. Raises RequestError as
-        ``container_options`` does and for an unknown backend, OciError and CdiError for settings
-        that cannot be applied on this host, and ``subprocess.TimeoutExpired`` after ``timeout``
-        seconds.
+        ``container_options`` does, and for an unknown backend. Raises OciError and CdiError for
+        settings that cannot be applied on this host, and ``subprocess.TimeoutExpired`` after
+        ``timeout`` seconds.
         """
         from devicemanager.kubelet.container_runs import run_with_options
 
@@ -814,10 +814,10 @@ class MockKubelet:
     def expect(self, *steps: Step, since: Mark | None = None) -> list[Entry]:
         """Wait until all steps have happened, in this order, and return their events and calls.
 
-        A step is the name of an event kind (``registered``), the name of an RPC (``Allocate``),
-        or an ``Expected`` with more criteria and a separate timeout. The timeout of a step begins
-        when the previous step was found. Other events and calls can come in between. Events and
-        calls before the start of the wait, or before the mark ``since`` if given, are ignored.
+        A step is the name of an event kind (``registered``) or of an RPC (``Allocate``). An
+        ``Expected`` is a step with more criteria and a separate timeout. The timeout of a step
+        begins when the previous step was found. Other events and calls can come in between. Events
+        and calls before the start of the wait, or before the mark ``since`` if given, are ignored.
 
         Raises WaitTimeout for the first step that did not happen in time, with a report of what
         happened, and RequestError for an unknown name.

@@ -46,7 +46,7 @@ class PluginServer:
 
     @property
     def endpoint(self) -> str:
-        """File name of the socket, which RegisterRequest contains."""
+        """File name of the socket, as in ``RegisterRequest.endpoint``."""
         return self._socket.path.name
 
     @property

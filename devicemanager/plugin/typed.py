@@ -96,7 +96,8 @@ class PciDevice:
 
 
 class ApiType(enum.Enum):
-    """Kernel interface through which a container uses a flat device.
+    """Kernel interface through which a container uses a ``FlatDevice``: a path or a network
+    interface.
 
     The numbers are those of the proposal for typed devices.
     """

@@ -30,7 +30,7 @@ def summary(result: Rehearsal) -> str:
     if result.orders == 1 or not result.bad_orders:
         return text
     kind = "all" if result.all_orders else "a sample of"
-    return f"{text}; {result.bad_orders} of {kind} {result.orders} orders are bad"
+    return f"{text}; {result.bad_orders} of {kind} {result.orders} orders lose pods or devices"
 
 
 def rows(result: Rehearsal) -> Iterator[tuple[str, str, str, str]]:

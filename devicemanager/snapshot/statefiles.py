@@ -17,7 +17,7 @@ from devicemanager.io import typed_json
 from devicemanager.kubelet.host.numa import NumaError, id_list
 from devicemanager.snapshot.model import SnapshotError
 
-__all__ = ["CpuState", "MemoryBlock", "MemoryState", "cpu_state", "memory_state"]
+__all__ = ["CpuState", "MemoryBlock", "MemoryState", "cpu_state", "is_text_mapping", "memory_state"]
 
 T = TypeVar("T")
 
@@ -167,13 +167,14 @@ class _CpuFile(msgspec.Struct):
     def __post_init__(self) -> None:
         for each in self.entries.values():
             # Before v1.19, entries mapped container IDs to CPUs and had no pods.
-            if not isinstance(each, str) and not _is_texts(each):
+            if not isinstance(each, str) and not is_text_mapping(each):
                 raise ValueError(
                     "invalid entries: expected a list of CPUs by pod UID and container"
                 )
 
 
-def _is_texts(value: object) -> bool:
+def is_text_mapping(value: object) -> bool:
+    """True if the value is a dict with strings as its values."""
     return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
 
 

@@ -2,8 +2,8 @@
 
 Theory of operation. The server has a Node object and the controllers: it schedules pods, and
 creates, allocates, reserves and releases their ResourceClaims. A thread compares the pods that are
-bound to the node with those of the kubelet, after each change on the server and each event of the
-kubelet:
+bound to the node with those of the kubelet. It does so after each change on the server and each
+event of the kubelet:
 
 * a pod that the scheduler cannot bind is an event of the kubelet;
 * a pod that the kubelet does not know is admitted, and its containers start;

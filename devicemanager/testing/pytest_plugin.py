@@ -133,8 +133,9 @@ def make_mock_kubelet(
 def _keep_threads(config: pytest.Config) -> None:
     """Reuse threads of one kubelet for the next kubelets, until the end of the session.
 
-    This applies to directory observers (the kernel needs 7 ms to close an inotify instance), the
-    event loop that dials plugins, and gRPC's threads, which run while a channel or server exists.
+    The threads are those of directory observers, of the event loop that dials plugins, and of gRPC.
+    The kernel needs 7 ms to close an observer's inotify instance; gRPC's threads end with the last
+    channel or server.
     """
     if not config.stash.setdefault(_KEEPS_THREADS, False):
         import grpc

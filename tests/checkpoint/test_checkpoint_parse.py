@@ -123,7 +123,7 @@ def test_lone_surrogates_become_replacement_characters():
         (entry(ResourceName="[]"), "ResourceName: expected a string, found a list"),
         (
             entry(DeviceIDs='["a"]'),
-            "kubelets before v1.20: of the later kubelets, only v1.22",
+            "kubelets before v1.20: later kubelets, except v1.22",
         ),
         (entry(DeviceIDs='{"x":[]}'), 'invalid NUMA node "x"'),
         (entry(DeviceIDs='{"":[]}'), 'invalid NUMA node ""'),

@@ -41,7 +41,7 @@ from devicemanager.conformance.drivers import DriverUnderTest
 def test_typo_is_an_error(create, text):
     with pytest.raises(CheckError) as error:
         create()
-    assert str(error.value).startswith(f"unknown placeholder {text} Known are {{")
+    assert str(error.value).startswith(f"unknown placeholder {text} Use one of {{")
 
 
 def test_other_words_in_braces_are_passed_on():

@@ -210,7 +210,8 @@ def test_damaged_checkpoint_frees_all_devices() -> None:
     ]
     assert result.loses_pods
     assert report.summary(result) == (
-        "2 pods, none would be lost, but 2 can be without their devices; 6 of all 6 orders are bad"
+        "2 pods, none would be lost, but 2 can be without their devices; 6 of all 6 orders lose "
+        "pods or devices"
     )
     assert next(report.rows(result))[2] == "vendor.com/gpu: g2 -> none"
 

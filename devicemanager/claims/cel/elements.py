@@ -104,9 +104,9 @@ def is_present(value: Value, field: str) -> bool:
 
 
 def present(found: tuple[Value, bool]) -> Value:
-    """Return the value of an element of a literal; MISSING if it is omitted.
+    """Return the value of an element of a literal; MISSING for an optional element without a value.
 
-    ``found``: the value, and True for an optional element (``?value``).
+    ``found``: the evaluated element, and True if the element is optional (``?value``).
     """
     value, is_optional = found
     if not is_optional:

@@ -6,8 +6,8 @@ API, such as ``resource.k8s.io``, can use the same search.
 
 In:  an ``Inventory`` (the published pools of one node), a ``Ledger`` (the allocations),
      and the claims of one call with their requests (``model.Claim``).
-Out: a ``Solution``, ``Infeasible`` with the reasons, ``Undecided`` if the search ran out of
-     steps, or an ``Error`` for a claim that can never be allocated as written.
+Out: a ``Solution``, ``Infeasible`` with the reasons, or ``Undecided`` if the search ran out of
+     steps. An ``Error`` for a claim that can never be allocated as written.
 
 Terms of the inventory (in parentheses: the term of ``resource.k8s.io``):
 

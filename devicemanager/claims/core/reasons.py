@@ -128,7 +128,8 @@ def _request_name(claims: Sequence[Claim], place: tuple[int, int]) -> tuple[str,
 
 
 def _only(claims: Sequence[Claim], kept: Collection[tuple[int, int]]) -> list[Claim]:
-    """Return the claims with only some of their requests."""
+    """Return the claims with only the requests in ``kept``: pairs of indexes, of a claim and of its
+    request. Claims without such a request are omitted."""
     found = []
     for place, claim in enumerate(claims):
         old = [number for number in range(len(claim.requests)) if (place, number) in kept]

@@ -17,7 +17,8 @@ class OutOfStepsError(Exception):
 
 
 class FirstFitCutOffError(Exception):
-    """First fit reached its pick limit. The exact decision can still find an answer."""
+    """First fit has picked as many devices as its limit allows. ``decide`` can still find an
+    answer."""
 
 
 class StepBudget:

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from devicemanager.claims.dra.errors import AllocationError
+from devicemanager.core.messages import go_printed
 
 Object = Mapping[str, Any]
 """API object as JSON."""
@@ -160,7 +161,7 @@ def _go_text(selector: Object) -> str:
 def _go_requirements(requirements: Sequence[Object] | None) -> str:
     texts = "".join(
         f"NodeSelectorRequirement{{Key:{each['key']},Operator:{each['operator']},"
-        f"Values:[{' '.join(each.get('values') or ())}],}},"
+        f"Values:{go_printed(each.get('values') or [])},}},"
         for each in requirements or ()
     )
     return f"[]NodeSelectorRequirement{{{texts}}}"

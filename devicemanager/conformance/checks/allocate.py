@@ -393,7 +393,7 @@ def _check_both_named(
         if not any(lost in value for value in both.values()):
             raise Failed(
                 f"{resource}: variable {name} is {first!r} for {ids[0]}, {second!r} for {ids[1]}, "
-                f"and {both[name]!r} for both together: one of them is missing"
+                f"and {both[name]!r} for both together: the value of one device is missing"
             )
 
 

@@ -72,7 +72,7 @@ def c03(run: ClientRun) -> str:
         # A DaemonSet restarts the client, so it recovers after a pause.
         run.launch()
         run.wait_answered("a kubelet restart and its own", since)
-        raise Warned(f"{failed}; started again, it recovers") from None
+        raise Warned(f"{failed}; the client recovers after it is started again") from None
     return f"a call after {time.monotonic() - begin:.1f} s"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from json import dumps
 from pathlib import Path
@@ -12,7 +11,7 @@ import attrs
 
 from devicemanager.conformance.clients.client_under_test import ClientUnderTest
 from devicemanager.conformance.outcomes import CheckError, Outcome, Severity
-from devicemanager.conformance.report import Verdict
+from devicemanager.conformance.report import Verdict, outcome_counts
 from devicemanager.core.printable import printable
 
 __all__ = ["CLIENT_FORMS", "SCHEMA", "ClientReport", "check_form", "write_client_report"]
@@ -36,8 +35,7 @@ class ClientReport:
     @property
     def counts(self) -> dict[Outcome, int]:
         """Number of verdicts by outcome; outcomes without verdicts are omitted."""
-        counts = Counter(verdict.outcome for verdict in self.verdicts)
-        return {outcome: counts[outcome] for outcome in Outcome if counts[outcome]}
+        return outcome_counts(self.verdicts)
 
     @property
     def summary(self) -> str:

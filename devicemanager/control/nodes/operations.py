@@ -17,7 +17,7 @@ from msgspec import Meta
 from devicemanager.control.errors import NOT_FOUND, HttpError
 from devicemanager.control.nodes import shapes
 from devicemanager.control.nodes.protocol import ControlledCluster, Leave, NodeControl
-from devicemanager.control.operation import Lane, LaneOf, Operation, OperationTable
+from devicemanager.control.operation import Operation, OperationTable, Workers, WorkersOf
 from devicemanager.core.nodestatus.conditions import Pressure
 
 __all__ = ["TABLE"]
@@ -78,14 +78,14 @@ def leave(
     cluster.leave([_node(cluster, node).name], how)
 
 
-@TABLE.post("/v1/scale", "", lane=Lane.LONG)
+@TABLE.post("/v1/scale", "", workers=Workers.LONG)
 def scale_kind(cluster: ControlledCluster, body: shapes.Scale) -> None:
     """Change the number of nodes of a kind. Nodes with the highest numbers leave first."""
     cluster.scale(body.kind, body.count)
 
 
 def _on_node(
-    path: str, member: str, lane: LaneOf = Lane.QUICK
+    path: str, member: str, workers: WorkersOf = Workers.QUICK
 ) -> Callable[[Callable[Concatenate[NodeControl, P], None]], Operation[None]]:
     """Return a decorator that makes an operation from a function of one node. The function gets the
     node that the path names."""
@@ -98,7 +98,7 @@ def _on_node(
         ) -> None:
             act(_node(cluster, node), *args, **arguments)
 
-        return TABLE.post(path, member, lane=lane)(handler)
+        return TABLE.post(path, member, workers=workers)(handler)
 
     return decorate
 
@@ -130,13 +130,13 @@ def return_device(node: NodeControl, body: shapes.Device) -> None:
     node.return_device(body.resource, body.device)
 
 
-@_on_node(_NODE + "/stop-plugin", "stop_plugin", Lane.LONG)
+@_on_node(_NODE + "/stop-plugin", "stop_plugin", Workers.LONG)
 def stop_plugin(node: NodeControl, body: shapes.Resource) -> None:
     """Stop a plugin: its devices become unhealthy, and are removed after the grace period."""
     node.stop_plugin(body.resource)
 
 
-@_on_node(_NODE + "/start-plugin", "start_plugin", Lane.LONG)
+@_on_node(_NODE + "/start-plugin", "start_plugin", Workers.LONG)
 def start_plugin(node: NodeControl, body: shapes.Resource) -> None:
     """Start a stopped plugin, which registers again."""
     node.start_plugin(body.resource)
@@ -190,13 +190,13 @@ def silence(node: NodeControl, body: shapes.Silence) -> None:
     node.silent(body.silent)
 
 
-@_on_node(_NODE + "/reboot", "reboot", Lane.LONG)
+@_on_node(_NODE + "/reboot", "reboot", Workers.LONG)
 def reboot_node(node: NodeControl) -> None:
     """Reboot a node: all containers stop, and every pod is admitted again."""
     node.reboot()
 
 
-@_on_node(_NODE + "/restart", "restart", Lane.LONG)
+@_on_node(_NODE + "/restart", "restart", Workers.LONG)
 def restart_kubelet(node: NodeControl) -> None:
     """Restart the kubelet of a node. Containers keep running."""
     node.restart()
@@ -205,14 +205,14 @@ def restart_kubelet(node: NodeControl) -> None:
 # -- pods --------------------------------------------------------------------------------
 
 
-@_on_node(_POD + "/evict", "evict", Lane.ENDING)
+@_on_node(_POD + "/evict", "evict", Workers.ENDING)
 def evict_pod(node: NodeControl, uid: str, body: shapes.Eviction) -> None:
     """Evict a pod, as a kubelet does if the node is low on a resource."""
     _check_pod(node, uid)
     node.evict(uid, body.resource)
 
 
-@_on_node(_POD + "/containers/{container}/exit", "exit", Lane.LONG)
+@_on_node(_POD + "/containers/{container}/exit", "exit", Workers.LONG)
 def exit_container(node: NodeControl, uid: str, container: str, body: shapes.Exit) -> None:
     """Let a running container terminate."""
     _check_pod(node, uid)

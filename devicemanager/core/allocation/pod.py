@@ -194,7 +194,8 @@ def _limits(container: Container) -> Mapping[ResourceName, int]:
 
 
 def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
-    """Allocate devices to a pod's containers in its draft, and add its requests to the node.
+    """Allocate devices to all containers of a pod, in ``allocation.draft``, and add the pod's
+    requests to those of the node.
 
     Raises ``Rejected`` with the explanation; then nothing has changed.
     """

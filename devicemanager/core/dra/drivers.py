@@ -13,11 +13,11 @@ from itertools import count
 
 import attrs
 
-from devicemanager.core import messages as core_messages
 from devicemanager.core.dra import messages
 from devicemanager.core.dra.errors import DraError, DriverRejected
 from devicemanager.core.dra.model import DriverName, InstanceId
 from devicemanager.core.dra.rules import DraRules
+from devicemanager.core.messages import go_printed, go_quoted
 from devicemanager.core.versions.table import WipeRule
 
 WIPE_DELAY = 30.0
@@ -175,7 +175,8 @@ class Drivers:
                 return _SERVICE_OF[each]
         if services:
             error = messages.NO_COMMON_SERVICE.format(
-                offered=_go_list(services), known=_go_list(known)
+                offered=go_printed([*map(go_quoted, services)]),
+                known=go_printed([*map(go_quoted, known)]),
             )
         else:
             error = messages.NO_SERVICES
@@ -190,10 +191,6 @@ class Drivers:
             return "v1alpha1"
         chosen = next((each for each in known if each in services), None)
         return chosen and chosen.partition(".")[0]
-
-
-def _go_list(texts: Sequence[str]) -> str:
-    return "[" + " ".join(map(core_messages.go_quoted, texts)) + "]"
 
 
 def wipe_selector(node: str, driver: DriverName | None = None) -> str:

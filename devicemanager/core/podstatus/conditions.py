@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from devicemanager.core.ids import ContainerName
+from devicemanager.core.messages import go_printed
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.podstatus.containers import ContainerStatus, Running
 from devicemanager.core.podstatus.phase import Phase
@@ -123,7 +124,7 @@ def _initialized(
     ]
     if has_run or not incomplete:
         return Condition(kind, True, since=since)
-    message = f"containers with incomplete status: {_go_list(incomplete)}"
+    message = f"containers with incomplete status: {go_printed(incomplete)}"
     return Condition(kind, False, "ContainersNotInitialized", message, start_time)
 
 
@@ -149,7 +150,7 @@ def _containers_ready(
     if not missing:
         since = _latest(statuses[each.name] for each in counted) or start_time
         return Condition(kind, True, since=since)
-    message = f"containers with unready status: {_go_list(missing)}"
+    message = f"containers with unready status: {go_printed(missing)}"
     ends = [each for name in missing if (each := _last_change(statuses[name])) is not None]
     since = min(ends, default=start_time)
     return Condition(kind, False, "ContainersNotReady", message, since)
@@ -186,8 +187,3 @@ def _last_change(status: ContainerStatus) -> float | None:
 def _latest(statuses: Iterable[ContainerStatus]) -> float | None:
     times = [each for status in statuses if (each := _last_change(status)) is not None]
     return max(times, default=None)
-
-
-def _go_list(names: list[ContainerName]) -> str:
-    """Format names as Go prints a slice of strings."""
-    return f"[{' '.join(names)}]"

@@ -142,9 +142,9 @@ _merged = lru_cache(maxsize=1024)(_merge)
 def fittest(topology: NumaTopology, masks: Collection[int], prefer_closest: bool) -> int:
     """Return the best of several sets of NUMA nodes.
 
-    It is the set with the fewest nodes. Of several, it is the one with the smallest average
-    distance if ``prefer_closest``, then the one with the lowest node IDs (``NUMAInfo.Narrowest``
-    and ``NUMAInfo.Closest``, topologymanager/numa_info.go, v1.32).
+    The best set has the fewest nodes. With ``prefer_closest``, the smallest average distance
+    decides between sets of one size. Then the lowest node IDs decide (``NUMAInfo.Narrowest`` and
+    ``NUMAInfo.Closest``, topologymanager/numa_info.go, v1.32).
     """
     size = min(mask.bit_count() for mask in masks)
     narrowest = [mask for mask in masks if mask.bit_count() == size]

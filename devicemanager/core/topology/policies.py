@@ -167,8 +167,8 @@ class TopologyPolicy:
     def _check_distances(self, hints: tuple[Hints, ...]) -> None:
         """Raise KubeletPanic if a kubelet would index a row of distances out of range (quirk Q28).
 
-        A kubelet does so if it compares two sets of the same size by distance and one set has a
-        node whose ID is not below the number of nodes (``CalculateAverageFor``, v1.32).
+        This happens when a kubelet compares two sets of the same size by distance, and a node ID is
+        not below the number of nodes (``CalculateAverageFor``, v1.32).
         """
         nodes = len(self.topology.nodes)
         masks = reachable_masks(self.topology, hints)

@@ -1,8 +1,9 @@
 """The kubelet's DRA manager: connections to drivers, the state file, retries and timers.
 
-Theory of operation. ``devicemanager.core.dra`` decides. ``DraManager`` runs its generators: it
-holds its lock while a generator runs, and releases it while it carries out an effect. So a driver
-that does not respond delays only the pods that use it.
+Theory of operation. ``devicemanager.core.dra`` decides, with generators that yield effects: calls,
+file writes, requests. ``DraManager`` holds its lock while a generator runs, and releases the lock
+to carry out an effect. Therefore a driver that does not respond delays only the pods that use this
+driver.
 
 In:   drivers that the plugin watcher finds (``registration``), ResourceClaims (``claim_source``);
       calls of the pod workers (``kubelet.pods``): prepare claims before a sandbox is created.

@@ -82,7 +82,7 @@ from devicemanager.kubelet.checkpoint_faults import FaultyFiles
 from devicemanager.kubelet.dra.claim_source import ClaimSource, claim_of
 from devicemanager.kubelet.dra.health import Devices, HealthFile
 from devicemanager.kubelet.dra.instances import Instances
-from devicemanager.kubelet.dra.pod_claims import ClaimUser, pod_claims
+from devicemanager.kubelet.dra.pod_claims import ClaimUser, pod_claims, publish_result
 from devicemanager.kubelet.dra.state import DraState
 from devicemanager.kubelet.dra.state_file import StateFile
 from devicemanager.kubelet.dra.wiping import Wiper
@@ -201,10 +201,16 @@ class DraManager:
         except DraError as error:
             text = messages.PREPARE_FAILED.format(error=error)
             text = f"{messages.FAILED_PREPARE}: {text}"
-            self._publish(EventKind.PREPARE_FAILED, claims, text, begun)
+            publish_result(self._events, EventKind.PREPARE_FAILED, claims, text, begun)
             raise
         names = ", ".join(each.name for each in self.held(claims.uid))
-        self._publish(EventKind.CLAIMS_PREPARED, claims, f"prepared {names or 'no claims'}", begun)
+        publish_result(
+            self._events,
+            EventKind.CLAIMS_PREPARED,
+            claims,
+            f"prepared {names or 'no claims'}",
+            begun,
+        )
 
     def _prepare(self, pod: PodClaims) -> None:
         state = self._state
@@ -224,14 +230,10 @@ class DraManager:
         try:
             self._run(unprepare(claims, state.cache, state.drivers, self._rules), claims)
         except DraError as error:
-            self._publish(EventKind.UNPREPARE_FAILED, claims, str(error), begun)
+            publish_result(self._events, EventKind.UNPREPARE_FAILED, claims, str(error), begun)
             raise
         text = f"unprepared {names or 'no claims'}"
-        self._publish(EventKind.CLAIMS_UNPREPARED, claims, text, begun)
-
-    def _publish(self, kind: EventKind, pod: PodClaims, text: str, begun: float) -> None:
-        seconds = time.monotonic() - begun
-        self._events.publish(kind, f"pod {pod.label}: {text}", pod=pod.uid, seconds=seconds)
+        publish_result(self._events, EventKind.CLAIMS_UNPREPARED, claims, text, begun)
 
     def cancel(self, uid: str) -> None:
         """Stop preparing the claims of a pod, because it is terminating.
@@ -567,10 +569,12 @@ class DraManager:
             try:
                 self._run(steps, pod)
             except DraError as error:
-                self._publish(EventKind.UNPREPARE_FAILED, pod, str(error), begun)
+                publish_result(self._events, EventKind.UNPREPARE_FAILED, pod, str(error), begun)
                 continue
             names = ", ".join(each.claims)
-            self._publish(EventKind.CLAIMS_UNPREPARED, pod, f"unprepared {names}", begun)
+            publish_result(
+                self._events, EventKind.CLAIMS_UNPREPARED, pod, f"unprepared {names}", begun
+            )
 
 
 def _driver_instance(found: Instance) -> DriverInstance:

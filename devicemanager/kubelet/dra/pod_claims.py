@@ -1,6 +1,8 @@
-"""Convert the claims in a pod's spec and status for ``core.dra``."""
+"""Convert the claims of a pod for ``core.dra``, and report what happened to them."""
 
 from __future__ import annotations
+
+import time
 
 import attrs
 
@@ -14,8 +16,9 @@ from devicemanager.core.dra.model import (
     RequestMapping,
 )
 from devicemanager.core.pods import Container, Pod
+from devicemanager.events.stream import EventKind, EventStream
 
-__all__ = ["ClaimUser", "pod_claims"]
+__all__ = ["ClaimUser", "pod_claims", "publish_result"]
 
 
 @attrs.frozen
@@ -59,3 +62,14 @@ def _container(pod: Pod, container: Container, is_init: bool) -> ContainerClaims
         requests,
         is_init,
     )
+
+
+def publish_result(
+    events: EventStream, kind: EventKind, pod: PodClaims, text: str, begun: float
+) -> None:
+    """Publish that the claims of a pod were prepared or unprepared, or that this failed.
+
+    ``begun``: the time at which it began (``time.monotonic()``).
+    """
+    seconds = time.monotonic() - begun
+    events.publish(kind, f"pod {pod.label}: {text}", pod=pod.uid, seconds=seconds)

@@ -54,7 +54,7 @@ from devicemanager.core.status import Health, ResourceStatus
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock
 from devicemanager.kubelet.dra.claim_source import claim_of
-from devicemanager.kubelet.dra.pod_claims import pod_claims
+from devicemanager.kubelet.dra.pod_claims import pod_claims, publish_result
 from devicemanager.kubelet.inmemory.drivers import NodeDrivers
 from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
 from devicemanager.kubelet.pods.sandboxes import SandboxLater
@@ -181,9 +181,11 @@ class InMemoryDra:
         except DraError as error:
             text = messages.PREPARE_FAILED.format(error=error)
             text = f"{messages.FAILED_PREPARE}: {text}"
-            self._publish(EventKind.PREPARE_FAILED, claims, text, begun)
+            publish_result(self._events, EventKind.PREPARE_FAILED, claims, text, begun)
             raise
-        self._publish(EventKind.CLAIMS_PREPARED, claims, "prepared its claims", begun)
+        publish_result(
+            self._events, EventKind.CLAIMS_PREPARED, claims, "prepared its claims", begun
+        )
 
     def adopt(self, pod: Pod) -> None:
         """Prepare the claims of a pod that an earlier process ran. Errors are ignored."""
@@ -204,13 +206,11 @@ class InMemoryDra:
         try:
             self._run(unprepare(claims, self._cache, self._drivers, self._rules), claims)
         except DraError as error:
-            self._publish(EventKind.UNPREPARE_FAILED, claims, str(error), begun)
+            publish_result(self._events, EventKind.UNPREPARE_FAILED, claims, str(error), begun)
             raise
-        self._publish(EventKind.CLAIMS_UNPREPARED, claims, "unprepared its claims", begun)
-
-    def _publish(self, kind: EventKind, pod: PodClaims, text: str, begun: float) -> None:
-        seconds = time.monotonic() - begun
-        self._events.publish(kind, f"pod {pod.label}: {text}", pod=pod.uid, seconds=seconds)
+        publish_result(
+            self._events, EventKind.CLAIMS_UNPREPARED, claims, "unprepared its claims", begun
+        )
 
     def cancel(self, uid: str) -> None:
         """Ignore the pending response of a driver for this pod, because the pod ends."""

@@ -72,9 +72,9 @@ class HostDeviceAssignment:
     def resolve(self, pod: PodUid, response: bytes) -> bytes:
         """Return the Allocate response, with an address for every PCI device that it names.
 
-        The devices and network interfaces are assigned to the pod. Raises PciUnavailable if too
-        few PCI devices are free, InterfaceUnavailable for an interface that another pod uses or
-        that no runtime can move, and WireError for bytes that cannot be parsed.
+        The devices and network interfaces are assigned to the pod. Raises PciUnavailable if too few
+        PCI devices are free. Raises InterfaceUnavailable for an interface that another pod uses or
+        that no runtime can move. Raises WireError for bytes that cannot be parsed.
         """
         if _TYPED_DEVICES not in response:
             return response

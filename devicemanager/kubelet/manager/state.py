@@ -1,8 +1,8 @@
 """The state of the device manager, and the one lock that guards it.
 
-``State`` has everything that an admission reads or changes: the registrations (``endpoints``)
-and their connections, the ledger (all allocations), the node's other resources, the manager's
-record of each pod (``PodStates``), and the contents of the checkpoint.
+``State`` has everything that an admission reads or changes: the registrations (``endpoints``) and
+their connections, the ledger (all allocations), and the node's other resources. It also has the
+manager's record of each pod (``PodStates``), and the contents of the checkpoint.
 
 Rules for the lock:
 

@@ -88,7 +88,9 @@ def _first(
     fields = header.unpack_from(collected)
     end = header.size + fields[length]
     if fields[length] > _LARGEST_MESSAGE + _HEADER.size:
-        raise FrameError(f"a message of {fields[length]} bytes, the limit is {_LARGEST_MESSAGE}")
+        raise FrameError(
+            f"message of {fields[length]} bytes is too large: the limit is {_LARGEST_MESSAGE}"
+        )
     if len(collected) < end:
         return None
     content = bytes(collected[header.size : end])

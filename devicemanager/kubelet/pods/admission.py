@@ -62,8 +62,8 @@ class ContainerOutcome:
         """Return the part of an OCI configuration that results from the container's settings.
 
         Device nodes are read from this host. CDI devices come from ``cdi``, or by default from the
-        specification files in ``/etc/cdi`` and ``/var/run/cdi``. Raises OciError for a setting
-        that is missing on the host or cannot be rendered, CdiError for CDI devices that no file
+        specification files in ``/etc/cdi`` and ``/var/run/cdi``. Raises OciError for a setting that
+        is missing on the host or cannot be rendered. Raises CdiError for CDI devices that no file
         defines, and WireError if a plugin's response cannot be parsed.
         """
         # Imported here: only tests that render OCI need the runtime, and it loads YAML.

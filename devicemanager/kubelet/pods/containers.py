@@ -77,8 +77,8 @@ class Containers:
     def start(self, record: PodRecord, name: str) -> RunOptions:
         """Start one container by name, and return its merged settings.
 
-        Raises RequestError if the container is unknown or the pod has ended, AllocationError if a
-        plugin fails, and DraError if the pod's claims cannot be prepared.
+        Raises RequestError if the container is unknown or the pod has ended. Raises AllocationError
+        if a plugin fails, and DraError if the pod's claims cannot be prepared.
         """
         container, is_init = record.container(name)
         self._check_starts(record)

@@ -2,10 +2,10 @@
 
 Theory of operation. The server calls ``version()`` for each request, and ``pods()`` only if the
 version has changed. Usually only one pod of many has changed, so ``_build`` does work only for
-changed pods. It stores parallel sequences of the last result (pods, UIDs, versions, values),
-aligns them with the current pods (``Reuse``), compares all versions in one fast pass
-(``unequal``), and builds values only for pods with a new version. Values of unchanged pods stay
-the same objects, and the server reuses their encoded bytes.
+changed pods. It stores parallel sequences of the last result (pods, UIDs, versions, values), and
+aligns them with the current pods (``Reuse``). It compares all versions in one fast pass
+(``unequal``), and builds values only for pods with a new version. Values of unchanged pods stay the
+same objects, and the server reuses their encoded bytes.
 
 A pod's version is the sum of counters that only grow (allocations, claims, shared CPUs), so the
 sum changes if one of them does. Versions are read before the data: if the data changes in

@@ -16,10 +16,10 @@ these steps:
 The events of a pod are therefore in this order: ADMITTED or REJECTED, starts, exits, FINISHED,
 TERMINATED. Claims are allocated before devices, and are freed if the admission fails later.
 
-After a restart, ``readmit`` repeats all admissions in their original order. A pod keeps the
-devices that it has in the checkpoint. No devices are freed until every pod of the checkpoint is
-known again (``_check_sources``), or until the caller declares with ``sources_ready`` that all pods
-are known. ``sources_ready`` frees the devices of pods that exist only in the checkpoint.
+After a restart, ``readmit`` repeats all admissions in their original order. A pod keeps the devices
+that it has in the checkpoint. No devices are freed until every pod of the checkpoint is known again
+(``_check_sources``). The caller can declare with ``sources_ready`` that all pods are known. This
+frees the devices of pods that exist only in the checkpoint.
 """
 
 from __future__ import annotations

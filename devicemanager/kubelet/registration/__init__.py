@@ -2,10 +2,10 @@
 
 Theory of operation. A plugin announces itself in one of two ways: it calls Register on
 ``kubelet.sock`` (``server``), or it puts a socket with the plugin registration API into
-``plugins_registry`` (``watcher``). For both ways, ``registrar`` takes the same steps: check
-version and name, wait until the plugin's socket is served (``dialer``), open a gRPC channel
-(``connection``), call GetDevicePluginOptions, pass the connection to the device manager, and read
-device lists until the stream ends.
+``plugins_registry`` (``watcher``). For both ways, ``registrar`` takes the same steps. It checks
+version and name, and waits until the plugin's socket is served (``dialer``). It opens a gRPC
+channel (``connection``), and calls GetDevicePluginOptions. It passes the connection to the device
+manager, and reads device lists until the stream ends.
 
 In:  Register calls, sockets in a directory, ListAndWatch messages.
 Out: calls of the manager's ``ClientHandler`` (connect, update, disconnect), responses to plugins,

@@ -1,8 +1,9 @@
 """Apply injected faults to calls, lists and connections of plugins.
 
-``devicemanager.faults`` decides which faults fire. This module carries them out: delay a call,
-fail a call before or after it is made, cut its connection, stop reading lists, or shut down
-connections of the Registration service. The call log has the faults that affected a call.
+``devicemanager.faults`` decides which faults fire. This module carries them out. It can delay a
+call, fail a call before or after it is made, or cut its connection. It can also stop reading lists,
+and shut down connections of the Registration service. The call log has the faults that affected a
+call.
 
 The functions are called only if a fault is set.
 """

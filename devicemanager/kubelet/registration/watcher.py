@@ -1,7 +1,7 @@
 """The plugin watcher: finds sockets in ``plugins_registry`` and registers their plugins.
 
-Theory of operation. Each socket in the directory (unless its name starts with ``.``) has one
-task on the registrar's event loop, which runs as long as the socket exists:
+Theory of operation. Each socket in the directory has one task on the registrar's event loop, except
+names that start with ``.``. The task runs as long as the socket exists:
 
 1. Handshake: dial the socket, call GetInfo, register the plugin, and report the result with
    NotifyRegistrationStatus.

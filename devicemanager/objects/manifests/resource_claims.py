@@ -90,7 +90,8 @@ def _dra_object(document: object) -> JsonClaim:
 
 
 def _check_slice(spec: Mapping[str, Any], where: str) -> None:
-    """Check the types of the fields that reports about slices read. Raises ManifestError."""
+    """Check the types of those fields that are shown in lists and views of slices. Raises
+    ManifestError."""
     pool = _mapping(spec, "pool", where)
     for parent, fields, name in (
         (spec, ("driver", "nodeName"), where),

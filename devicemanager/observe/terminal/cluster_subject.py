@@ -1,4 +1,4 @@
-"""The panes of a cluster's screen: nodes, resources and events."""
+"""The live view of a cluster: its panes for nodes, resources and events."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Texts that fill exactly the given number of cells, even if their content is hostile.
 
-Names and messages come from plugins and manifests, so they must not control the terminal. In rows
-and columns, a character must also not be wider than its counted width, combine with the previous
-character, or reverse the direction of the line. Such characters are shown as escapes.
+Names and messages come from plugins and manifests, so they must not control the terminal. A
+character in a row or column must also not be wider than its counted width, nor combine with the
+previous character, nor reverse the direction of the line. Such characters are shown as escapes.
 """
 
 from __future__ import annotations

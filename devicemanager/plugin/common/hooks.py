@@ -1,4 +1,4 @@
-"""Call methods of a plugin's or driver's author safely: convert everything that they raise into an
+"""Call methods that the author of a plugin or driver wrote. Everything that they raise becomes an
 Exception."""
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ T = TypeVar("T")
 
 
 class HookEnded(Exception):
-    """Error for a method of a plugin's or driver's author that raised a BaseException, such as
-    SystemExit."""
+    """Error for a method of a plugin or driver that raised a BaseException, such as SystemExit."""
 
 
 def call_hook(hook: Callable[[], T]) -> T:

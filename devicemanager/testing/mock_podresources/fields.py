@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from devicemanager.core.errors import RequestError
 from devicemanager.core.printable import printable
+from devicemanager.kubelet.host import numa
 from devicemanager.objects.manifests.errors import described
 
 __all__ = [
@@ -29,8 +30,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-_MOST_LISTED = 1 << 16
 
 
 class ScriptError(RequestError):
@@ -62,7 +61,10 @@ class Where:
 
     def error(self, text: str) -> ScriptError:
         """Return an error about the value at this path."""
-        return ScriptError(": ".join(filter(None, (self._document, self._path, text))))
+        return ScriptError(": ".join(filter(None, (str(self), text))))
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self._document, self._path)))
 
 
 Read = Callable[[Where, Any], T]
@@ -152,19 +154,10 @@ def id_list(where: Where, value: Any) -> tuple[int, ...]:
         value = [value]
     if not isinstance(value, str):
         return listed(whole(0))(where, value)
-    ids: list[int] = []
-    for part in filter(None, (part.strip() for part in value.split(","))):
-        first, _, last = part.partition("-")
-        if not first.isdecimal() or not (last or first).isdecimal():
-            raise where.error(f"invalid ID {part!r}: use a number or a range such as 0-3")
-        ends = int(first), int(last or first)
-        if ends[1] < ends[0]:
-            raise where.error(f"invalid range {part!r}: put the lower number first")
-        if ends[1] - ends[0] >= _MOST_LISTED:
-            # Limit the size, because 0-999999999 would need gigabytes.
-            raise where.error(f"invalid range {part!r}: at most {_MOST_LISTED} numbers are allowed")
-        ids.extend(range(ends[0], ends[1] + 1))
-    return tuple(ids)
+    try:
+        return tuple(numa.id_list(where, value))
+    except numa.NumaError as error:
+        raise ScriptError(str(error)) from None
 
 
 def quantity(where: Where, value: Any) -> int:

@@ -115,7 +115,9 @@ def test_a_client_that_ends_with_the_kubelet_gets_a_warning() -> None:
     # The client calls five times a second; a slow one must notice that the kubelet is away.
     run = ClientRun(exporter("ends-without-kubelet"), attrs.evolve(LIMITS, away_seconds=3.0), 30)
     try:
-        with pytest.raises(Warned, match="lost the kubelet; started again, it recovers"):
+        with pytest.raises(
+            Warned, match="lost the kubelet; the client recovers after it is started again"
+        ):
             check.run(run)
     finally:
         run.close()

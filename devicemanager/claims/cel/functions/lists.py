@@ -1,4 +1,4 @@
-"""Functions of lists, sets and maps."""
+"""CEL functions on lists, sets and maps."""
 
 from __future__ import annotations
 

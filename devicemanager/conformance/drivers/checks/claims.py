@@ -340,7 +340,7 @@ def dc20(run: DriverRun) -> str:
             client.prepare(reference(claim), seconds=delay / 2)
         except CallFailed as failed:
             if failed.code != "DEADLINE_EXCEEDED":
-                raise Failed(f"a call that was given up: {failed}") from None
+                raise Failed(f"NodePrepareResources failed before its deadline: {failed}") from None
         else:
             run.api.faults.clear()
             run.forget(claim)
@@ -353,7 +353,7 @@ def dc20(run: DriverRun) -> str:
             f"{new[0]} was written after NodeUnprepareResources, by a NodePrepareResources call "
             "whose deadline had passed"
         )
-    _check_free(run, claim, "a call that was given up")
+    _check_free(run, claim, "a call whose deadline has passed")
     return f"with a deadline of {delay / 2:g} s"
 
 

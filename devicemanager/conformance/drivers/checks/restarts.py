@@ -106,7 +106,7 @@ def _check_complete(
     """
     [again] = run.prepare(claim)
     if shown(again, cdi=False) != shown(wanted, cdi=False):
-        raise Failed(f"an incomplete response after SIGKILL: {shown(again)}, not {shown(wanted)}")
+        raise Failed(f"incomplete response after SIGKILL: {shown(again)}; before: {shown(wanted)}")
     run.check_resolved(again, " after SIGKILL during NodePrepareResources")
     run.unprepare(claim)
     left = {*cdi_ids(again)} & run.cdi.registry().devices.keys()

@@ -1,8 +1,8 @@
 """The Container Device Interface (CDI): resolve device names to edits of a container.
 
-``load`` reads all specification files of some directories into a ``Registry``, and
-``Registry.resolve`` returns the edits for device names, in the order in which a container runtime
-applies them. The package is independent of the device manager and does not change the host.
+``load`` reads all specification files of some directories into a ``Registry``. ``Registry.resolve``
+returns the edits for device names, in the order in which a container runtime applies them. The
+package is independent of the device manager and does not change the host.
 
 Invariants: a file with an error is rejected as a whole and listed in ``Registry.errors``; the
 other files are used. A name that two files of one directory define cannot be resolved.

@@ -10,7 +10,7 @@ import pytest
 from devicemanager import RequestError
 from devicemanager.control import ControlServer, MockKubeletClient
 from devicemanager.control.nodes.operations import TABLE as NODES
-from devicemanager.control.operation import Lane
+from devicemanager.control.operation import Workers
 from devicemanager.control.operations import TABLE
 from devicemanager.control.router import WORKERS
 from devicemanager.control.shapes import SetFault
@@ -23,7 +23,7 @@ HUNG = WORKERS + 4
 
 @contextlib.contextmanager
 def hung_pods(kubelet, client, simulated_plugin):
-    """Admit more pods than a lane has workers; their plugin hangs in Allocate."""
+    """Admit more pods than a group of quick workers has threads; their plugin hangs in Allocate."""
     simulated_plugin(GPU, HUNG)
     client.wait_for_resource(GPU, HUNG)
     # By the kubelet's clock, which stands still.
@@ -83,22 +83,22 @@ def test_queue_for_long_operations_delays_no_other_operation(
 
 
 @pytest.mark.parametrize("table", [TABLE, NODES])
-def test_lanes_of_reads_and_ends(table):
+def test_workers_of_reads_and_ends(table):
     for operation in table:
         if operation.method == "GET":
-            assert operation.lane({}) is Lane.QUICK
+            assert operation.workers({}) is Workers.QUICK
         if operation.method == "DELETE":
-            assert operation.lane({}) is not Lane.LONG
+            assert operation.workers({}) is not Workers.LONG
 
 
 @pytest.mark.parametrize(
-    ("fault", "lane"),
+    ("fault", "workers"),
     [
-        (SetFault(spec="delay-call:seconds=1"), Lane.QUICK),
-        (SetFault(spec="restart:at=list"), Lane.LONG),
-        (SetFault(kind="restart"), Lane.LONG),
-        (SetFault(kind="no-such-fault"), Lane.QUICK),
+        (SetFault(spec="delay-call:seconds=1"), Workers.QUICK),
+        (SetFault(spec="restart:at=list"), Workers.LONG),
+        (SetFault(kind="restart"), Workers.LONG),
+        (SetFault(kind="no-such-fault"), Workers.QUICK),
     ],
 )
-def test_faults_that_act_on_the_kubelet_are_long(fault, lane):
-    assert TABLE["setFault"].lane({"body": fault}) is lane
+def test_faults_that_act_on_the_kubelet_are_long(fault, workers):
+    assert TABLE["setFault"].workers({"body": fault}) is workers
