@@ -173,7 +173,7 @@ def test_a_file_of_a_retry_has_other_devices():
 
 @pytest.mark.parametrize(
     ("ours", "accepted"),
-    # Seen: only x has prepared the claim, or x and y, or none. y alone is no rotation.
+    # Seen: x has prepared the claim, x and y have, or none has. A rotation without x is impossible.
     [((0, 1), True), ((0, 2), False), ((2, 0), False)],
 )
 def test_another_driver_was_called_before_the_one_that_fails(ours, accepted):
