@@ -59,17 +59,26 @@ _FEWEST_CONNECTIONS = 8
 _GREETING_MS = 10_000
 
 
+def max_connections(divisor: int, *, least: int, most: int) -> int:
+    """Return the limit for open connections of a server: the process's limit of file descriptors
+    divided by ``divisor``, but at least ``least`` and at most ``most``.
+
+    The other descriptors are left to other servers of the process, such as a kubelet's.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    share = most if soft == resource.RLIM_INFINITY else soft // divisor
+    return min(most, max(least, share))
+
+
 def server_options() -> list[tuple[str, int]]:
     """Return gRPC options that limit the connections of a server.
 
     Connections use up to a quarter of the process's file descriptors. Clients must complete the
     handshake within 10 seconds.
     """
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    share = _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // 4
-    most = max(_FEWEST_CONNECTIONS, min(_MOST_CONNECTIONS, share))
+    limit = max_connections(4, least=_FEWEST_CONNECTIONS, most=_MOST_CONNECTIONS)
     return [
-        ("grpc.max_allowed_incoming_connections", most),
+        ("grpc.max_allowed_incoming_connections", limit),
         ("grpc.server_handshake_timeout_ms", _GREETING_MS),
     ]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import resource
 import socket
 import ssl
 import struct
@@ -38,6 +37,7 @@ from devicemanager.apiserver.resources import ResourceRules
 from devicemanager.apiserver.store import Object, Store
 from devicemanager.core.printable import printable
 from devicemanager.objects.dra import GATES
+from podresources import sockets
 
 __all__ = ["FakeApiServer"]
 
@@ -512,9 +512,7 @@ class _Server(ThreadingHTTPServer):
 def max_connections() -> int:
     """Return the limit for open connections. It leaves three quarters of the process's file
     descriptors to other servers, such as a kubelet in this process."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // 4
-    return min(_MOST_CONNECTIONS, max(_LEAST_CONNECTIONS, limit))
+    return sockets.max_connections(4, least=_LEAST_CONNECTIONS, most=_MOST_CONNECTIONS)
 
 
 def _end(connection: socket.socket) -> None:

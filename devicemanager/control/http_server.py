@@ -23,7 +23,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import resource
 import secrets
 import socket
 import ssl
@@ -431,9 +430,7 @@ def max_connections() -> int:
     """Return the limit for open connections of all listeners. It leaves half of the process's file
     descriptors to the kubelet."""
     # Plugins and PodResources clients need descriptors of the same process.
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // 2
-    return max(_LEAST_CONNECTIONS, min(_MOST_CONNECTIONS, limit))
+    return sockets.max_connections(2, least=_LEAST_CONNECTIONS, most=_MOST_CONNECTIONS)
 
 
 # -- listening ---------------------------------------------------------------------------

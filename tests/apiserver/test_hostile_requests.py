@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+import resource
 import socket
 import struct
 import threading
@@ -298,11 +299,11 @@ def test_large_bodies_do_not_fill_the_log_of_requests(apiserver, api, monkeypatc
 
 def test_connections_leave_descriptors_to_a_kubelet_in_the_same_process(monkeypatch):
     limit = 1024
-    monkeypatch.setattr(server.resource, "getrlimit", lambda _: (limit, limit))
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
     assert server.max_connections() == 256
     limit = 24
     assert server.max_connections() == 16
-    limit = server.resource.RLIM_INFINITY
+    limit = resource.RLIM_INFINITY
     assert server.max_connections() == 2048
 
 

@@ -6,9 +6,11 @@ import pytest
 
 from devicemanager.claims import cel
 from devicemanager.claims.attributes import AttributeType, AttributeValue
-from devicemanager.claims.cel import parsing
+from devicemanager.claims.cel import parsing, semver
+from devicemanager.claims.cel.functions import amounts
 from devicemanager.claims.errors import ClaimsUnavailable, CompileError, EvaluationError
 from devicemanager.core.quantity import parse_quantity
+from tests.helpers import growth_of_memory
 
 DEVICE = {
     "model": AttributeValue(AttributeType.STRING, "m1"),
@@ -243,6 +245,39 @@ def test_hostile_expressions_do_not_compile(name):
 )
 def test_long_harmless_expressions_compile(text):
     answer(text)
+
+
+def test_constant_quantities_and_versions_are_parsed_once(monkeypatch):
+    parsed = []
+
+    def counted(module, name):
+        function = getattr(module, name)
+
+        def count(*arguments):
+            parsed.append(arguments[0])
+            return function(*arguments)
+
+        monkeypatch.setattr(module, name, count)
+
+    counted(amounts, "parse_quantity")
+    counted(semver, "_identifier")  # called for the part after the hyphen
+    expression = cel.compile_v1alpha1(
+        "device.mem > quantity('15.9371Gi') && device.mem < '16.0371Gi'"
+        " && device.fw > semver('1.9.3-rc.371') && device.fw < '1.99.0-x371'"
+    )
+    for _ in range(50):
+        assert expression.matches(DEVICE)
+    assert sorted(parsed) == ["15.9371Gi", "16.0371Gi", "371", "rc", "x371"]
+
+
+def test_memory_is_flat_over_many_evaluations():
+    expression = cel.compile_v1alpha1("device.mem == '16Gi' && device.fw == semver('1.10.0')")
+
+    def evaluate():
+        assert expression.matches(DEVICE)
+
+    # The library's runtime lost the arguments of each call of a Python function.
+    assert growth_of_memory(evaluate) < 10_000
 
 
 def test_missing_library_is_a_one_line_error(monkeypatch):

@@ -140,6 +140,7 @@ def test_pods_follow_their_manifests(directory: Path) -> None:
         wait(process, "admission", name="default/b", admitted=True)
         assert held(directory) == {"b": ("gpu-mock-0", "gpu-mock-1", "gpu-mock-2")}
         assert process.stop() == 0
+    assert calls.stat().st_mode & 0o777 == 0o600  # responses of plugins can have secrets
     recorded = [json.loads(line) for line in calls.read_text().splitlines()]
     assert [each["number"] for each in recorded] == [*range(1, len(recorded) + 1)]
     requests = [each["request"] for each in recorded if each["rpc"] == "Allocate"]

@@ -194,6 +194,13 @@ def test_report_as_json(shown: Any) -> None:
     assert (status, json.loads(out)["findings"]) == (0, [])
 
 
+@pytest.mark.parametrize("hidden", ["\u202e", "\u2066", "\ufeff", "\U000e0041", "\u2028", "\r"])
+def test_invisible_characters_in_names_are_escaped(hidden: str, shown: Any) -> None:
+    given = attrs.evolve(WHOLE, node=f"n{hidden}", pods=(pod(f"p{hidden}", "g0"),))
+    _, out, _ = shown(given)
+    assert hidden not in out
+
+
 def test_terminal_sequences_in_names_are_escaped(shown: Any) -> None:
     _, out, _ = shown(attrs.evolve(WHOLE, node="\x1b[31m\u202eevil", pods=(pod("\x1b]0;x", "g0"),)))
     assert "\x1b" not in out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import resource
 import socket
 import stat
 import threading
@@ -262,7 +263,14 @@ def test_new_connection_replaces_the_one_that_is_idle_for_longest(mock_kubelet, 
         assert MockKubeletClient(server.socket_path).is_serving
         assert said(clients[1]) == b""
         assert [ended(client) for client in clients] == [False, True, False, False]
-    assert 4 <= max_connections() <= 2048
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"), [(1024, 512), (4, 4), (1 << 20, 2048), (resource.RLIM_INFINITY, 2048)]
+)
+def test_connections_leave_half_of_the_descriptors(monkeypatch, limit, most):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+    assert max_connections() == most
 
 
 def test_requests_in_progress_are_not_replaced(mock_kubelet, monkeypatch):

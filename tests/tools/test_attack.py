@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import time
 
 import attrs
@@ -225,3 +226,24 @@ def test_kubelet_answers_a_call_of_raw_frames():
             while b"none" not in answer and (more := peer.recv(65536)):
                 answer += more
         assert b"none" in answer
+
+
+def test_compressed_request_is_decompressed_and_its_end_is_noticed(mock_kubelet):
+    name = "x" * 100_000
+    request = dp.RegisterRequest(version="none", resource_name=name).SerializeToString()
+    frames = http2.compressed(1, "/v1beta1.Registration/Register", request)
+    assert len(frames) < 1000
+    first = http2.PREFACE + http2.settings()
+    with http2.connect(mock_kubelet.plugin_socket, first + frames) as peer:
+        http2.wait_for_end(peer)
+    (rejected,) = [each for each in mock_kubelet.events.recent() if "rejected" in each.kind]
+    assert '"none" is not supported' in rejected.message
+
+
+def test_end_of_a_connection_is_not_the_end_of_a_call():
+    ours, others = socket.socketpair()
+    with ours, others:
+        others.sendall(http2.settings() + http2.request_headers(1, "/x"))
+        others.close()
+        with pytest.raises(EOFError, match=r"^the server closed the connection before the call"):
+            http2.wait_for_end(ours)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import socket
 import struct
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,8 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING = 0x0, 0x1, 0x3, 0x4, 0x6
 END_STREAM, END_HEADERS = 0x1, 0x4
 INITIAL_WINDOW_SIZE = 0x4
+_FIRST_WINDOW, _LONGEST_FRAME = 65_535, 16_384
+"""Values that are valid until the server changes them, in bytes."""
 CANCEL = struct.pack("!I", 8)
 
 
@@ -59,6 +62,37 @@ def request_headers(stream: int, method: str, extra: Iterable[tuple[bytes, bytes
 def message(stream: int, data: bytes) -> bytes:
     """Encode the DATA frame with the only message of a gRPC call."""
     return frame(DATA, stream, b"\0" + struct.pack("!I", len(data)) + data, END_STREAM)
+
+
+def compressed(stream: int, method: str, data: bytes) -> bytes:
+    """Encode all frames of a unary gRPC call with a compressed message.
+
+    The compressed message must fit into the flow control window that each stream has at first.
+    """
+    packed = gzip.compress(data)
+    assert len(packed) + 5 <= _FIRST_WINDOW, f"compressed message too long: {len(packed)} bytes"
+    body = b"\1" + struct.pack("!I", len(packed)) + packed
+    parts = [body[begin : begin + _LONGEST_FRAME] for begin in range(0, len(body), _LONGEST_FRAME)]
+    return b"".join(
+        [
+            request_headers(stream, method, [(b"grpc-encoding", b"gzip")]),
+            *(frame(DATA, stream, part) for part in parts),
+            frame(DATA, stream, flags=END_STREAM),
+        ]
+    )
+
+
+def wait_for_end(connection: socket.socket) -> None:
+    """Read frames until the server ends a stream. Raises EOFError if it closes the connection
+    before."""
+    with connection.makefile("rb") as frames:
+        flags, kind = 0, SETTINGS
+        while kind != RST_STREAM and not (kind == HEADERS and flags & END_STREAM):
+            head = frames.read(9)
+            if len(head) < 9:
+                raise EOFError("the server closed the connection before the call ended")
+            (length, kind, flags) = (int.from_bytes(head[:3]), head[3], head[4])
+            frames.read(length)
 
 
 def call(stream: int, method: str, data: bytes = b"") -> bytes:

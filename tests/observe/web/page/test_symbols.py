@@ -36,6 +36,23 @@ def test_no_other_list_uses_a_symbol_of_a_device_state():
     assert not set(UNICODE.states.values()) & set(re.sub(r"[✗]", "", lists))
 
 
+def test_names_are_cut_only_where_there_is_no_room():
+    detail, style = (STATIC / "detail.js").read_text(), (STATIC / "style.css").read_text()
+    assert "const WIDEST = 400;" in detail
+    # Titles and links to devices are not cut to fewer characters. The style sheet cuts them.
+    assert detail.count(", said(id, WIDEST))") == 2
+    assert (
+        len(
+            re.findall(
+                r'title = make\("span", {}, "(?:Device|Pod|Plugin) ", said\(.*, WIDEST\)\);', detail
+            )
+        )
+        == 3
+    )
+    for selector in (r"\.detail h2", r"button\.link"):
+        assert re.search(selector + r" {[^}]*overflow: hidden; text-overflow: ellipsis;", style)
+
+
 def test_buttons_of_faults_stay_on_one_line():
     style = (STATIC / "style.css").read_text()
     assert re.search(r"\.row\.still button {[^}]*white-space: nowrap;[^}]*flex: none;", style)
