@@ -129,14 +129,14 @@ def _register_single(name: str, about: str, build: Callable[[], bytes]) -> None:
         message = build()
         _offer(target, lambda: iter([message]))
 
-    beside(name, about, _MOST)(offer)
+    beside(name, about, _MOST, checks=True)(offer)
 
 
 for _name, (_about, _build) in WORST.items():
     _register_single(_name, _about, _build)
-beside("list-flood", "lists of 100 devices as fast as possible")(_flood(_small))
-beside("list-flood-large", "lists of 4 MiB as fast as possible", _MOST)(_flood(_large))
-beside("list-gzip", "lists of 128 MB, 0.1 MB after gzip")(
+beside("list-flood", "lists of 100 devices as fast as possible", checks=True)(_flood(_small))
+beside("list-flood-large", "lists of 4 MiB as fast as possible", _MOST, checks=True)(_flood(_large))
+beside("list-gzip", "lists of 128 MB, 0.1 MB after gzip", checks=True)(
     partial(_offer, lists=_bomb, compression=grpc.Compression.Gzip)
 )
 
