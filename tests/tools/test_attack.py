@@ -17,6 +17,7 @@ from tools.attack.model import ATTACKS, FIGURES, Attack, Limits, Outcome, Quiet,
 from tools.attack.quiet import measure
 from tools.attack.registry import attacks
 from tools.attack.running import running
+from tools.harness.planted import pause, selected
 from tools.harness.process import HelperProcess, RequestFailed, short_directory
 from tools.harness.usage import Usage, Watch
 
@@ -53,6 +54,17 @@ def test_limits_of_time_are_multiples_of_the_times_without_an_attack():
     assert text == (
         "start 60 s, 10 times as long as the 6 s without the attack; the limit is 8 times"
     )
+
+
+def test_slow_code_of_a_bug_is_as_slow_as_the_machine(monkeypatch):
+    slept = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    pause(2.0)
+    # Ten times longer registrations, and four times longer admissions.
+    with selected("output is not escaped", Quiet(registration=0.3, admission=0.02).slowness):
+        pause(2.0)
+    pause(2.0)
+    assert slept == [2.0, 8.0, 2.0]
 
 
 def test_quiet_kubelet_is_measured():

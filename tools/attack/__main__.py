@@ -78,7 +78,7 @@ def _with_bugs(chosen: Sequence[Attack]) -> int:
     for attack in planted:
         try:
             quiet = measure()
-            with selected(attack.guard.planted):
+            with selected(attack.guard.planted, quiet.slowness):
                 found = list(broken(attack.limits, attack.run(), quiet))
         # Not noticed, either: an attack that could not be carried out proves nothing.
         except Exception as error:

@@ -65,7 +65,8 @@ class Scene:
     seconds: float = 90.0
     """Seconds after which the attacker is killed."""
     checks: bool = False
-    """True if the attacker checks the kubelet before it exits. Then it must not be killed."""
+    """True if the attacker checks the kubelet, or what the kubelet has received, before it exits.
+    If it is killed, the attack was not carried out."""
 
 
 def beside(

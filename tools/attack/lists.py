@@ -22,7 +22,7 @@ from tools.attack.plugins import (
     node,
 )
 
-_SECONDS = 6.0
+_SECONDS, _MOST_SECONDS = 6.0, 60.0
 _MOST = Limits(registration=100.0, admission=600.0, memory=300.0, kept=250.0)
 """Limits for lists of 4 MiB, which can have hundreds of thousands of devices.
 
@@ -32,9 +32,11 @@ The kubelet must store the devices, and reading them uses a CPU for a while.
 
 def _offer(target: Target, lists: Lists, compression: grpc.Compression | None = None) -> None:
     """Register a plugin that sends these device lists, and wait until they can have had an
-    effect."""
+    effect. Raises TimeoutError if they cannot be sent."""
     with hostile_plugin(target, lists, compression=compression) as plugin:
-        plugin.sent.wait(_SECONDS)
+        # Lists that the kubelet has not received prove nothing.
+        if not plugin.sent.wait(_MOST_SECONDS):
+            raise TimeoutError(f"the lists were not sent within {_MOST_SECONDS:g} s")
         time.sleep(_SECONDS)
 
 
@@ -90,14 +92,19 @@ WORST: Mapping[str, tuple[str, Callable[[], bytes]]] = {
 
 
 def _flood(messages: Callable[[], Iterable[bytes]]) -> Callable[[Target], None]:
-    def lists() -> Iterator[bytes]:
-        end = time.monotonic() + _SECONDS
-        for message in messages():
-            yield message
-            if time.monotonic() > end:
-                return
+    def offer(target: Target) -> None:
+        ready = messages()
 
-    return partial(_offer, lists=lists)
+        def lists() -> Iterator[bytes]:
+            end = time.monotonic() + _SECONDS
+            for message in ready:
+                yield message
+                if time.monotonic() > end:
+                    return
+
+        _offer(target, lists)
+
+    return offer
 
 
 def _small() -> Iterator[bytes]:
@@ -112,20 +119,24 @@ def _large() -> Iterator[bytes]:
 
 def _bomb() -> Iterator[bytes]:
     # Zeros compress well. The limit of message sizes must apply to the decompressed size.
-    for _ in range(4):
-        yield bytes(512_000_000)
+    for _ in range(2):
+        yield bytes(128_000_000)
 
 
 # Called once per attack, so that each attack has a separate variable ``build``.
 def _register_single(name: str, about: str, build: Callable[[], bytes]) -> None:
-    beside(name, about, _MOST)(partial(_offer, lists=lambda: iter([build()])))
+    def offer(target: Target) -> None:
+        message = build()
+        _offer(target, lambda: iter([message]))
+
+    beside(name, about, _MOST, checks=True)(offer)
 
 
 for _name, (_about, _build) in WORST.items():
     _register_single(_name, _about, _build)
-beside("list-flood", "lists of 100 devices as fast as possible")(_flood(_small))
-beside("list-flood-large", "lists of 4 MiB as fast as possible", _MOST)(_flood(_large))
-beside("list-gzip", "lists of 512 MB, 0.5 MB after gzip")(
+beside("list-flood", "lists of 100 devices as fast as possible", checks=True)(_flood(_small))
+beside("list-flood-large", "lists of 4 MiB as fast as possible", _MOST, checks=True)(_flood(_large))
+beside("list-gzip", "lists of 128 MB, 0.1 MB after gzip", checks=True)(
     partial(_offer, lists=_bomb, compression=grpc.Compression.Gzip)
 )
 

@@ -104,6 +104,14 @@ class Quiet:
     registration: float = 0.03
     admission: float = 0.005
 
+    @property
+    def slowness(self) -> float:
+        """How many times longer than on an idle machine registrations and admissions take: the
+        smaller of both numbers."""
+        # The smaller one is enough: an attack must exceed only one of its limits.
+        idle = Quiet()
+        return min(self.registration / idle.registration, self.admission / idle.admission)
+
 
 @attrs.frozen
 class Limits:

@@ -93,7 +93,7 @@ class HostilePlugin:
     error: str = ""
     """Text of the error that ends a stream after its lists; empty for a stream that stays open."""
     sent: threading.Event = attrs.field(factory=threading.Event)
-    """Event that is set when gRPC has accepted all lists of a stream."""
+    """Event that is set when gRPC has accepted all lists of a stream, or the stream has ended."""
     _server: grpc.Server | None = None
 
     def __enter__(self) -> Self:
@@ -119,6 +119,7 @@ class HostilePlugin:
         self._server.stop(0)
 
     def _list(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        context.add_callback(self.sent.set)
         yield from self.lists()
         self.sent.set()
         if self.error:

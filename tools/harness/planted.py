@@ -4,19 +4,22 @@ A tool that stays green with a planted bug guards nothing. ``make planted`` runs
 its bug, and ``tests/tools/test_planted.py`` runs the quick ones and all fuzz targets.
 
 The environment variable ``VARIABLE`` selects the bug in all processes of an attack. Each of them
-calls ``apply`` before it uses the project.
+calls ``apply`` before it uses the project. ``SLOWNESS`` has the slowness of the machine.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 import types
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
 VARIABLE: Final = "DEVICEMANAGER_PLANTED_BUG"
+
+SLOWNESS: Final = "DEVICEMANAGER_PLANTED_SLOWNESS"
 
 PLANTED: Final[dict[str, Callable[[], None]]] = {}
 """The bugs by name: functions that change the code of this process."""
@@ -43,13 +46,23 @@ def apply() -> None:
 
 
 @contextlib.contextmanager
-def selected(name: str) -> Iterator[None]:
-    """Select a bug for the processes that are started in the block."""
-    os.environ[VARIABLE] = name
+def selected(name: str, slowness: float = 1.0) -> Iterator[None]:
+    """Select a bug for the processes that are started in the block.
+
+    ``slowness``: how many times longer than on an idle machine the work takes.
+    """
+    os.environ[VARIABLE], os.environ[SLOWNESS] = name, str(slowness)
     try:
         yield
     finally:
-        del os.environ[VARIABLE]
+        del os.environ[VARIABLE], os.environ[SLOWNESS]
+
+
+def pause(seconds: float) -> None:
+    """Sleep for the time that slow code of a bug takes: ``seconds`` on an idle machine."""
+    # Limits of attacks are multiples of the times without an attack, so a busy machine has longer
+    # limits. Slow code would need more time on it, too.
+    time.sleep(seconds * float(os.environ.get(SLOWNESS, "1")))
 
 
 @contextlib.contextmanager

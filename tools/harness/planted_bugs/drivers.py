@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-from tools.harness.planted import planted, replace, set_to
+from tools.harness.planted import pause, planted, replace, set_to
 
 
 @planted("drivers register without limit")
@@ -43,10 +42,9 @@ def _slow_close() -> None:
 
     deregister = Instances.deregister
 
-    # The driver has stopped, and does not respond. The limit of the attack is a multiple of the
-    # usual time, so it is many seconds on a busy machine.
+    # The driver has stopped, and does not respond.
     def closed(self: Any, instance: Any) -> None:
-        time.sleep(30)
+        pause(30)
         deregister(self, instance)
 
     set_to(Instances, "deregister", closed)
@@ -61,7 +59,7 @@ def _locked_reports() -> None:
     # The file of the health is on a slow disk.
     def reported(self: Any, *arguments: Any) -> None:
         with self._lock:
-            time.sleep(2)
+            pause(2)
         report(self, *arguments)
 
     set_to(DraManager, "report", reported)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any, Final
 
 from protos import deviceplugin_v1beta1 as dp
-from tools.harness.planted import planted, replace, set_to
+from tools.harness.planted import pause, planted, replace, set_to
 
 _COPIED: Final = 32 << 20
 """Bytes of the copies of a response, if it is not short."""
@@ -98,7 +97,7 @@ def _lists() -> None:
         # good plugin is short.
         count = len(columns.ids) + sum(len(each or ()) for each in columns.numa)
         with self._state.lock:
-            time.sleep(min(20.0, 2.0 + count * 1e-4) if count >= _LONG else 0.0)
+            pause(min(20.0, 2.0 + count * 1e-4) if count >= _LONG else 0.0)
         update(self, endpoint, columns)
 
     set_to(ClientHandler, "update", update_slowly)

@@ -10,7 +10,7 @@ import time
 from typing import Any
 from urllib.parse import unquote
 
-from tools.harness.planted import planted, replace, set_to
+from tools.harness.planted import pause, planted, replace, set_to
 
 
 @planted("silent clients stay connected")
@@ -204,7 +204,7 @@ def _locked() -> None:
     def locked(work: Any) -> Any:
         def slow(*arguments: Any) -> Any:
             with managers[-1].state.lock:
-                time.sleep(0.5)
+                pause(0.5)
             return work(*arguments)
 
         return slow
@@ -222,7 +222,7 @@ def _calls() -> None:
 
     def locked(self: Any, number: int) -> Any:
         with self._lock:
-            time.sleep(6.0)
+            pause(6.0)
         return later(self, number)
 
     set_to(CallLog, "later", locked)
