@@ -36,8 +36,8 @@ _ALONE = ("removes-others", "registers-once")
 _TOGETHER = (
     "changing-info", "lists-unserved", "refuses-reserved", "subrequest", "unprepares-once",
     "accepts-unknown", "foreign-device", "foreign-config", "shares-device", "prepares-missing",
-    "no-allocation", "ignores-uid", "bad-status", "leaves-cdi", "own-domain", "no-owner",
-    "partial-health", "bad-metadata",
+    "no-allocation", "ignores-uid", "bad-status", "refuses-admin", "leaves-cdi", "own-domain",
+    "no-owner", "partial-health", "bad-metadata",
 )  # fmt: skip
 """Switches that do not hide each other."""
 
