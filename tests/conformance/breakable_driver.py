@@ -170,6 +170,8 @@ class Driver:
         common = {"driver": DRIVER, "nodeName": self.node}
         if "no-slices" in on:
             return []
+        if "too-many-devices" in on:
+            lists[0] += [{"name": f"more-{number}"} for number in range(128)]
         count = 3 if "wrong-count" in on else 2
         pool = {"name": self.node, "resourceSliceCount": count}
         specs = [{**common, "pool": dict(pool), "devices": each} for each in lists]

@@ -97,6 +97,7 @@ CASES = (
     case("format-2", "DK10"),
     case("exits-on-damage", "DK11"),
     case("no-slices", "DS01", publish_seconds=1),
+    case("too-many-devices", "DS01", "DS02", publish_seconds=3),
     case("invalid-slice", "DS02", publish_seconds=3),
     case("twice-named", "DS03"),
     case("publishes-once", "DS04", also="DS07 DS12", why="the slices never change",

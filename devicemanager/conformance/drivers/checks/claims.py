@@ -383,23 +383,17 @@ def dc21(run: DriverRun) -> str:
 
 @driver_check
 def dc22(run: DriverRun) -> str:
-    updates = {"resource": "resourceclaims", "subresource": "status"}
-    mark = len(_rejected(run, updates))
+    mark = len(run.rejected("resourceclaims", "status"))
     [claim] = run.claims()
     with run.prepared(claim):
         run.settle()
         stored = run.api.get("resourceclaims", claim["metadata"]["name"]) or {}
-    if new := _rejected(run, updates)[mark:]:
-        raise Failed(f"the API server rejected status.devices with code {new[-1].code}")
+    if new := run.rejected("resourceclaims", "status")[mark:]:
+        raise Failed(f"the API server rejected status.devices: {new[-1]}")
     devices: list[Mapping[str, Any]] = stored.get("status", {}).get("devices") or []
     if not devices:
         raise Skipped("the driver does not write status.devices")
     return f"{len(devices)} devices"
-
-
-def _rejected(run: DriverRun, fields: Mapping[str, Any]) -> list[Any]:
-    agents = run.api.log.find(**fields)
-    return [each for each in agents if each.code in (400, 403, 422)]
 
 
 @driver_check
