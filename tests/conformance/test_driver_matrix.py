@@ -134,9 +134,13 @@ def test_driver_without_devices_is_not_judged() -> None:
 def test_rejected_slices_fail_on_a_stage_that_expects_no_devices() -> None:
     """Earlier stages had no devices, so the start does not wait, and the writes come later."""
     program = driver("too-many-devices", "late-slices")
-    stage = DriverStage(program, limits(), _SETTINGS, device_counts={DRIVER: 0})
+    long = attrs.evolve(limits(), publish_seconds=600)
+    stage = DriverStage(program, long, _SETTINGS, device_counts={DRIVER: 0})
     with contextlib.closing(stage):
-        DriverRun(stage, (DRIVER,), "start").start()
+        begun = DriverRun(stage, (DRIVER,), "start")
+        begun.start()
+        with pytest.raises(Skipped, match="needs 1 devices"):
+            begun.claims()
         for check in select(["DS01", "DS02"]):
             with pytest.raises(Failed, match="Too many: 130: must have at most 128 items"):
                 check.run(DriverRun(stage, (DRIVER,), "seed"))
