@@ -138,6 +138,10 @@ GOOD = ("status", "metadata")
 SUBJECTS: Mapping[str, Subject] = {
     # Drivers without health, metadata and status.
     "plain": Subject(("no-health",), ("DR01", "DC01", "DC22", "DL04", "DH01")),
+    # CDI files in a directory that survives a reboot. They need not be written again.
+    "persistent-cdi": Subject(
+        ("etc-cdi", "no-rewrite"), ("DC01", "DF01", "DF04", "DK12"), waived=("DF05",)
+    ),
 }
 """Drivers that must pass all checks, by their kind."""
 
@@ -172,13 +176,19 @@ def broken(case: Case) -> DriverUnderTest:
 def driver(*switches: str) -> DriverUnderTest:
     """Return the breakable driver with these switches, with all hooks and options."""
     words = [word for switch in switches for word in ("--switch", switch)]
+    env = {"PYTHONPATH": str(ROOT), "NRI_SOCKET": "{nri_socket}"}
+    is_private = "etc-cdi" in switches
+    if is_private:
+        env["CDI_ROOT"] = "/etc/cdi"
     return DriverUnderTest(
         command=[sys.executable, PROGRAM, *words],
         previous=[sys.executable, str(PROGRAM)],
+        private_root=is_private,
         reboot=True,
         nri=True,
-        env={"PYTHONPATH": str(ROOT), "NRI_SOCKET": "{nri_socket}"},
-        hooks=HOOKS,
+        env=env,
+        # The hooks write into the kubelet's directory, which has another path in a private root.
+        hooks={} if is_private else HOOKS,
     )
 
 

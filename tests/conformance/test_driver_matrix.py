@@ -21,6 +21,7 @@ from tests.conformance.driver_matrix import (
     CASES,
     DRIVER,
     GOOD,
+    SUBJECTS,
     Case,
     broken,
     driver,
@@ -128,6 +129,19 @@ def test_driver_without_devices_is_not_judged() -> None:
         for check in select(["DC03", "DF01", "DS03"]):
             with pytest.raises(Skipped):
                 check.run(DriverRun(stage, (DRIVER,), "seed"))
+
+
+@pytest.mark.timeout(120)
+def test_driver_with_cdi_files_on_a_disk_passes() -> None:
+    subject = SUBJECTS["persistent-cdi"]
+    program = attrs.evolve(driver(*subject.switches), resources=[DRIVER])
+    report = run(
+        program, select(subject.checks), limits=limits(subject), settings=_SETTINGS, suite=DRIVERS
+    )
+    assert [(each.check.id, each.outcome, each.seen) for each in report.verdicts] == [
+        (id_, Outcome.PASS, each.seen)
+        for id_, each in zip(subject.checks, report.verdicts, strict=True)
+    ]
 
 
 @pytest.mark.timeout(120)
