@@ -44,6 +44,8 @@ class LoggedRequest:
     """Decoded body; None if there was none."""
     size: int = attrs.field(default=0, repr=False)
     """Bytes of the body, as sent."""
+    message: str = attrs.field(default="", repr=False)
+    """The server's reason if it rejected the request, else empty."""
 
     def matches(self, fields: dict[str, Any]) -> bool:
         """True if each attribute in ``fields`` has the given value."""

@@ -340,7 +340,7 @@ class FakeApiServer:
                 self._log(http, method, code, request)
                 http.respond(code, text)
         except StatusError as error:
-            self._log(http, method, error.code, request)
+            self._log(http, method, error.code, request, error.message)
             if isinstance(error, PageNotFound):
                 http.respond(404, error.message.encode(), {"Content-Type": "text/plain"})
                 return
@@ -348,9 +348,15 @@ class FakeApiServer:
             http.respond(error.code, json.dumps(error.body()).encode(), wait)
 
     def _log(
-        self, http: _HttpHandler, method: str, code: int, request: HttpRequest | None = None
+        self,
+        http: _HttpHandler,
+        method: str,
+        code: int,
+        request: HttpRequest | None = None,
+        message: str = "",
     ) -> None:
         fields: dict[str, Any] = {
+            "message": message,
             "agent": http.headers.get("User-Agent", ""),
             "content": http.headers.get("Content-Type", ""),
         }

@@ -528,6 +528,8 @@ def test_log_has_requests_with_responses(api, apiserver):
     assert made.version == "resource.k8s.io/v1"
     (missing,) = apiserver.log.find(name="missing")
     assert (missing.code, missing.namespace, missing.method) == (404, "default", "GET")
+    assert missing.message == 'resourceclaims.resource.k8s.io "missing" not found'
+    assert made.message == ""
     apiserver.log.clear()
     assert apiserver.log.find() == []
     with pytest.raises(AttributeError):

@@ -170,6 +170,8 @@ class Driver:
         common = {"driver": DRIVER, "nodeName": self.node}
         if "no-slices" in on:
             return []
+        if "too-many-devices" in on:
+            lists[0] += [{"name": f"more-{number}"} for number in range(128)]
         count = 3 if "wrong-count" in on else 2
         pool = {"name": self.node, "resourceSliceCount": count}
         specs = [{**common, "pool": dict(pool), "devices": each} for each in lists]
@@ -360,28 +362,32 @@ class Driver:
                 entry.error = str(error)
         return response
 
-    def _devices(self, claim: dra_v1.Claim) -> list[dict[str, str]]:
-        """Return request, pool and device of each result of a claim. Raises ClaimError."""
+    def _devices(self, claim: dra_v1.Claim) -> list[dict[str, Any]]:
+        """Return request, pool, device and admin access of each result of a claim. Raises
+        ClaimError."""
         on = self.switches
         try:
             found = self.api.claim(claim.namespace, claim.name)
         except ClusterError as error:
             raise ClaimError(str(error)) from error
-        first = [{"request": "req", "pool": self.node, "device": self.names()[0]}]
+        first = {"request": "req", "pool": self.node, "device": self.names()[0], "admin": False}
         if found is None and "prepares-missing" in on:
-            return first
+            return [first]
         if found and not found.get("status", {}).get("allocation") and "no-allocation" in on:
-            return first
+            return [first]
         uid = found["metadata"]["uid"] if found and "ignores-uid" in on else claim.uid
         read = read_claim(found, claim.namespace, claim.name, uid, DRIVER)
         assert found is not None
         self._check_object(found)
-        devices = []
+        devices: list[dict[str, Any]] = []
         for each in read.devices:
             if each.device not in self.names() and "accepts-unknown" not in on:
                 raise ClaimError(f"unknown device {each.device}")
             request = each.request if "subrequest" in on else base_request(each.request)
-            devices.append({"request": request, "pool": each.pool, "device": each.device})
+            if each.admin_access and "refuses-admin" in on:
+                raise ClaimError(f"device {each.device} is in use")
+            device = {"request": request, "pool": each.pool, "device": each.device}
+            devices.append({**device, "admin": each.admin_access})
         return devices
 
     def _check_object(self, found: Mapping[str, Any]) -> None:
@@ -435,13 +441,13 @@ class Driver:
             self._write_metadata(claim)
         return self._messages(claim.uid, entry)
 
-    def _free(self, entries: dict[str, Any], devices: Sequence[Mapping[str, str]]) -> None:
+    def _free(self, entries: dict[str, Any], devices: Sequence[Mapping[str, Any]]) -> None:
         """Raise ClaimError if another claim holds a device. Claims that are gone lose theirs."""
         if "shares-device" in self.switches:
             return
-        wanted = {(each["pool"], each["device"]) for each in devices}
+        wanted = _held(devices)
         for uid, entry in list(entries.items()):
-            if not wanted & {(each["pool"], each["device"]) for each in entry["devices"]}:
+            if not wanted & _held(entry["devices"]):
                 continue
             found = self.api.claim(entry["namespace"], entry["name"])
             is_gone = found is None or found["metadata"]["uid"] != uid
@@ -487,7 +493,7 @@ class Driver:
         path.with_suffix(".new").write_text(json.dumps(content))
         path.with_suffix(".new").rename(path)
 
-    def _write_status(self, claim: dra_v1.Claim, devices: Sequence[Mapping[str, str]]) -> None:
+    def _write_status(self, claim: dra_v1.Claim, devices: Sequence[Mapping[str, Any]]) -> None:
         path = (
             f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims/{claim.name}"
             "/status"
@@ -543,6 +549,11 @@ class Driver:
             raise ClaimError(str(error)) from error
         if found is None and "reads-claim" in self.switches:
             raise ClaimError("the claim does not exist")
+
+
+def _held(devices: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """Return the devices that only one claim can have: those without admin access."""
+    return {(each["pool"], each["device"]) for each in devices if not each["admin"]}
 
 
 def _with_generation(spec: Mapping[str, Any], generation: int) -> dict[str, Any]:

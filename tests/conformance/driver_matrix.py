@@ -62,19 +62,20 @@ CASES = (
     case("commits-late", "DC20"),
     case("one-at-a-time", "DC21"),
     case("bad-status", "DC22"),
+    case("refuses-admin", "DC23"),
     case(
         "no-cdi",
         "DF01",
-        also="DC01 DF03 DF05 DK02 DK03 DK04 DK05 DK08 DK09 DK12 DN01 DN02",
+        also="DC01 DC23 DF03 DF05 DK02 DK03 DK04 DK05 DK08 DK09 DK12 DN01 DN02",
         why="no CDI device can be resolved",
     ),
     case(
         "empty-edits",
         "DF02",
-        also="DC01 DF01 DF03 DF05 DK02 DK03 DK04 DK05 DK08 DK09 DK12 DN01 DN02",
+        also="DC01 DC23 DF01 DF03 DF05 DK02 DK03 DK04 DK05 DK08 DK09 DK12 DN01 DN02",
         why="a runtime ignores the files",
     ),
-    case("one-file", "DF03", also="DC21", why="claims remove the files of others"),
+    case("one-file", "DF03", also="DC21 DC23", why="claims remove the files of others"),
     case("leaves-cdi", "DF04", also="DC04 DK05", why="they look for files, too"),
     case("no-rewrite", "DF05", "DK12"),
     case("registers-once", "DK01", also="DK02 DK07", why="they restart the kubelet, too",
@@ -96,6 +97,7 @@ CASES = (
     case("format-2", "DK10"),
     case("exits-on-damage", "DK11"),
     case("no-slices", "DS01", publish_seconds=1),
+    case("too-many-devices", "DS01", "DS02", publish_seconds=3),
     case("invalid-slice", "DS02", publish_seconds=3),
     case("twice-named", "DS03"),
     case("publishes-once", "DS04", also="DS07 DS12", why="the slices never change",
@@ -136,6 +138,10 @@ GOOD = ("status", "metadata")
 SUBJECTS: Mapping[str, Subject] = {
     # Drivers without health, metadata and status.
     "plain": Subject(("no-health",), ("DR01", "DC01", "DC22", "DL04", "DH01")),
+    # CDI files in a directory that survives a reboot. They need not be written again.
+    "persistent-cdi": Subject(
+        ("etc-cdi", "no-rewrite"), ("DC01", "DF01", "DF04", "DK12"), waived=("DF05",)
+    ),
 }
 """Drivers that must pass all checks, by their kind."""
 
@@ -170,13 +176,19 @@ def broken(case: Case) -> DriverUnderTest:
 def driver(*switches: str) -> DriverUnderTest:
     """Return the breakable driver with these switches, with all hooks and options."""
     words = [word for switch in switches for word in ("--switch", switch)]
+    env = {"PYTHONPATH": str(ROOT), "NRI_SOCKET": "{nri_socket}"}
+    is_private = "etc-cdi" in switches
+    if is_private:
+        env["CDI_ROOT"] = "/etc/cdi"
     return DriverUnderTest(
         command=[sys.executable, PROGRAM, *words],
         previous=[sys.executable, str(PROGRAM)],
+        private_root=is_private,
         reboot=True,
         nri=True,
-        env={"PYTHONPATH": str(ROOT), "NRI_SOCKET": "{nri_socket}"},
-        hooks=HOOKS,
+        env=env,
+        # The hooks write into the kubelet's directory, which has another path in a private root.
+        hooks={} if is_private else HOOKS,
     )
 
 

@@ -21,6 +21,7 @@ from tests.conformance.driver_matrix import (
     CASES,
     DRIVER,
     GOOD,
+    SUBJECTS,
     Case,
     broken,
     driver,
@@ -36,8 +37,8 @@ _ALONE = ("removes-others", "registers-once")
 _TOGETHER = (
     "changing-info", "lists-unserved", "refuses-reserved", "subrequest", "unprepares-once",
     "accepts-unknown", "foreign-device", "foreign-config", "shares-device", "prepares-missing",
-    "no-allocation", "ignores-uid", "bad-status", "leaves-cdi", "own-domain", "no-owner",
-    "partial-health", "bad-metadata",
+    "no-allocation", "ignores-uid", "bad-status", "refuses-admin", "leaves-cdi", "own-domain",
+    "no-owner", "partial-health", "bad-metadata",
 )  # fmt: skip
 """Switches that do not hide each other."""
 
@@ -127,4 +128,36 @@ def test_driver_without_devices_is_not_judged() -> None:
     with stage_of(attrs.evolve(_BY_SWITCH["no-slices"], limits={"publish_seconds": 0.5})) as stage:
         for check in select(["DC03", "DF01", "DS03"]):
             with pytest.raises(Skipped):
+                check.run(DriverRun(stage, (DRIVER,), "seed"))
+
+
+@pytest.mark.timeout(300)
+def test_driver_with_cdi_files_on_a_disk_passes() -> None:
+    subject = SUBJECTS["persistent-cdi"]
+    # It starts the driver twice, which takes long on a busy machine.
+    patient = attrs.evolve(limits(subject), start_seconds=120.0, recover_seconds=120.0)
+    report = run(
+        attrs.evolve(driver(*subject.switches), resources=[DRIVER]),
+        select(["DK12"]),
+        limits=patient,
+        settings=_SETTINGS,
+        suite=DRIVERS,
+    )
+    [verdict] = report.verdicts
+    assert verdict.outcome is Outcome.PASS, verdict.seen
+
+
+@pytest.mark.timeout(120)
+def test_rejected_slices_fail_on_a_stage_that_expects_no_devices() -> None:
+    """Earlier stages had no devices, so the start does not wait, and the writes come later."""
+    program = driver("too-many-devices", "late-slices")
+    long = attrs.evolve(limits(), publish_seconds=600)
+    stage = DriverStage(program, long, _SETTINGS, device_counts={DRIVER: 0})
+    with contextlib.closing(stage):
+        begun = DriverRun(stage, (DRIVER,), "start")
+        begun.start()
+        with pytest.raises(Skipped, match="needs 1 devices"):
+            begun.claims()
+        for check in select(["DS01", "DS02"]):
+            with pytest.raises(Failed, match="Too many: 130: must have at most 128 items"):
                 check.run(DriverRun(stage, (DRIVER,), "seed"))

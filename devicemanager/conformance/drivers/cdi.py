@@ -41,8 +41,8 @@ class CdiDirectories:
         found = [path for each in self.own for path in each.iterdir() if path.is_file()]
         return sorted(path for path in found if path.suffix in (".json", ".yaml"))
 
-    def remove_files(self) -> None:
-        """Remove all files of the stage's directories, as a reboot does."""
-        for each in self.own:
+    def remove_files(self, directories: Iterable[Path] | None = None) -> None:
+        """Remove all files of these directories of the stage, by default of all."""
+        for each in self.own if directories is None else directories:
             for path in each.iterdir():
                 path.unlink()

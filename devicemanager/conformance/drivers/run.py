@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from devicemanager.apiserver import FakeApiServer
+from devicemanager.apiserver import FakeApiServer, LoggedRequest
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.drivers.cdi import CdiDirectories
@@ -34,10 +34,14 @@ from devicemanager.kubelet.runtime.cdi import DEFAULT_DIRECTORIES
 from protos import dra_v1
 from protos import pluginregistration_v1 as pr
 
-__all__ = ["ClaimObject", "DriverRun"]
+__all__ = ["WRITES", "ClaimObject", "DriverRun"]
 
 ClaimObject = Mapping[str, Any]
 """A ResourceClaim as in the API (v1)."""
+WRITES = ("create", "update", "patch")
+"""Verbs of requests that write an object."""
+_MOST_TEXT = 300
+"""Number of characters of a server's reason that are shown."""
 
 
 class DriverRun(SuiteRun):
@@ -232,6 +236,18 @@ class DriverRun(SuiteRun):
         for each in self.slices():
             self.api.delete("resourceslices", each["metadata"]["name"])
 
+    # -- writes of the driver ----------------------------------------------------------
+
+    def writes(self, resource: str, subresource: str = "") -> list[LoggedRequest]:
+        """Return all requests that write objects of a resource, the oldest first."""
+        found = self.api.log.find(resource=resource, subresource=subresource)
+        return [each for each in found if each.verb in WRITES]
+
+    def rejected(self, resource: str, subresource: str = "") -> list[str]:
+        """Return why the API server rejected writes, the oldest first."""
+        found = self.writes(resource, subresource)
+        return [_shortened(each.message) for each in found if each.code in (400, 403, 422)]
+
     # -- claims ------------------------------------------------------------------------
 
     def claims(self, count: int = 1, least: int = 1) -> list[ClaimObject]:
@@ -246,8 +262,11 @@ class DriverRun(SuiteRun):
     def results(self, count: int = 1, least: int = 1) -> list[dict[str, Any]]:
         """Return allocation results: one device each, for up to ``count`` claims. Raises Skipped as
         ``claims`` does."""
-        # After a change, slices can be incomplete for a moment.
-        self.until(lambda: not self.incomplete(), self.limits.publish_seconds)
+        # After a change, slices can be incomplete for a moment. A driver that had no devices on an
+        # earlier stage will have none.
+        has_devices = self.stage.device_counts.get(self.driver, 1)
+        if has_devices:
+            self.until(lambda: not self.incomplete(), self.limits.publish_seconds)
         try:
             found = allocate(self.slices(), NODE, count)
         except ClaimsError as error:
@@ -361,6 +380,11 @@ class DriverRun(SuiteRun):
         if error := admission.containers["main"].error:
             raise Failed(f"the pod does not start: {error}")
         return admission.uid
+
+
+def _shortened(text: str) -> str:
+    # The reason of a rejection lists each invalid device.
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]} ..."
 
 
 def reference(claim: ClaimObject) -> dra_v1.Claim:

@@ -155,27 +155,29 @@ def _unshare_user(further_flags: int, *, as_root: bool = False) -> None:
     uid, gid = os.geteuid(), os.getegid()
     try:
         _call("unshare", _CLONE_NEWUSER | further_flags)
+        # The kernel requires `deny` before an unprivileged process can write gid_map. By default,
+        # user and group are mapped to themselves, so the owners of files do not change. Root
+        # without CAP_SETFCAP cannot write uid_map.
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{0 if as_root else uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{0 if as_root else gid} {gid} 1")
     except OSError as error:
-        raise NamespaceError(_rejection(error)) from error
-    # The kernel requires `deny` before an unprivileged process can write gid_map. By default, user
-    # and group are mapped to themselves, so the owners of files do not change.
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{0 if as_root else uid} {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"{0 if as_root else gid} {gid} 1")
+        raise NamespaceError(_rejection(error, uid)) from error
 
 
-def _rejection(error: OSError) -> str:
+def _rejection(error: OSError, uid: int) -> str:
+    advice = "run this as root" if uid else "add CAP_SYS_ADMIN, or run this as another user"
     for name, value in _SWITCHES:
         path = Path("/proc/sys", *name.split("."))
         try:
             if path.read_text().strip() == value:
                 return (
                     f"cannot create a user namespace, because the sysctl {name} is {value}: change "
-                    "it, or run this as root"
+                    f"it, or {advice}"
                 )
         except OSError:
             continue
-    return f"cannot create a user namespace ({os.strerror(error.errno or 0)}): run this as root"
+    return f"cannot create a user namespace ({os.strerror(error.errno or 0)}): {advice}"
 
 
 def resolved(root: Path, path: Path) -> Path:

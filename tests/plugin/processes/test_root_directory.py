@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 import subprocess
@@ -12,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from devicemanager.plugin.processes.namespace import Bind, resolved
+from devicemanager.plugin.processes import namespace
+from devicemanager.plugin.processes.namespace import Bind, NamespaceError, resolved
 from devicemanager.plugin.processes.run import SupervisedRun
 
 
@@ -28,6 +31,24 @@ def test_links_are_followed_below_the_root(tmp_path: Path) -> None:
     assert resolved(tmp_path, Path("/missing/x")) == tmp_path / "missing" / "x"
     with pytest.raises(OSError, match="loop"):
         resolved(tmp_path, Path("/loop/x"))
+
+
+@pytest.mark.parametrize(
+    ("uid", "advice"),
+    [(0, "add CAP_SYS_ADMIN, or run this as another user"), (1000, "run this as root")],
+)
+def test_error_says_who_can_map_the_user(
+    monkeypatch: pytest.MonkeyPatch, uid: int, advice: str
+) -> None:
+    def reject(path: Path, text: str) -> int:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+
+    monkeypatch.setattr(namespace, "_call", lambda *words: None)
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(Path, "write_text", reject)
+    with pytest.raises(NamespaceError) as raised:
+        namespace.enter_user()
+    assert str(raised.value).endswith(advice)
 
 
 def _with_shell(rootfs: Path) -> Path:

@@ -21,10 +21,12 @@ from devicemanager.conformance.drivers.run import (
     shown,
 )
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
+from devicemanager.objects.dra import ADMIN_LABEL
 
 _FOREIGN = "other-driver.conformance.example.com"
 """Name of a driver that does not exist."""
 _SUBREQUEST = "sub"
+_TOLERATE_ALL: Mapping[str, str] = {"operator": "Exists"}
 
 
 @driver_check
@@ -234,7 +236,7 @@ def dc14(run: DriverRun) -> None:
     alternative = {
         "name": _SUBREQUEST,
         "deviceClassName": CLASS,
-        "tolerations": [{"operator": "Exists"}],
+        "tolerations": [_TOLERATE_ALL],
     }
     requests = [{"name": REQUEST, "firstAvailable": [alternative]}]
     claim = run.create({**result, "request": f"{REQUEST}/{_SUBREQUEST}"}, requests=requests)
@@ -381,20 +383,41 @@ def dc21(run: DriverRun) -> str:
 
 @driver_check
 def dc22(run: DriverRun) -> str:
-    updates = {"resource": "resourceclaims", "subresource": "status"}
-    mark = len(_rejected(run, updates))
+    mark = len(run.rejected("resourceclaims", "status"))
     [claim] = run.claims()
     with run.prepared(claim):
         run.settle()
         stored = run.api.get("resourceclaims", claim["metadata"]["name"]) or {}
-    if new := _rejected(run, updates)[mark:]:
-        raise Failed(f"the API server rejected status.devices with code {new[-1].code}")
+    if new := run.rejected("resourceclaims", "status")[mark:]:
+        raise Failed(f"the API server rejected status.devices: {new[-1]}")
     devices: list[Mapping[str, Any]] = stored.get("status", {}).get("devices") or []
     if not devices:
         raise Skipped("the driver does not write status.devices")
     return f"{len(devices)} devices"
 
 
-def _rejected(run: DriverRun, fields: Mapping[str, Any]) -> list[Any]:
-    agents = run.api.log.find(**fields)
-    return [each for each in agents if each.code in (400, 403, 422)]
+@driver_check
+def dc23(run: DriverRun) -> None:
+    [claim] = run.claims()
+    [result] = claim["status"]["allocation"]["devices"]["results"]
+    if "shareID" in result:
+        raise Skipped("the driver's devices can be shared")
+    _allow_admin_access(run, claim["metadata"]["namespace"])
+    wanted = {"deviceClassName": CLASS, "adminAccess": True, "tolerations": [_TOLERATE_ALL]}
+    admin = run.create(
+        {**result, "adminAccess": True}, requests=[{"name": REQUEST, "exactly": wanted}]
+    )
+    with run.prepared(claim) as [entry]:
+        with run.prepared(admin):
+            run.check_resolved(entry, " after a claim with admin access was prepared")
+        run.check_resolved(entry, " after a claim with admin access was unprepared")
+
+
+def _allow_admin_access(run: DriverRun, namespace: str) -> None:
+    """Set the label without which the API server rejects claims with admin access."""
+    run.step(f"allow admin access in namespace {namespace}")
+
+    def labelled(old: dict[str, Any]) -> dict[str, Any]:
+        return {**old, "metadata": {**old["metadata"], "labels": {ADMIN_LABEL: "true"}}}
+
+    run.api.change("namespaces", namespace, labelled)

@@ -310,10 +310,11 @@ def dk12(run: DriverRun) -> None:
     run.start()
     [claim] = run.claims()
     [before] = run.prepare(claim)
-    run.step("reboot: SIGKILL, no CDI files, no sockets, another boot ID")
+    run.step("reboot: SIGKILL, no files in /var/run/cdi, no sockets, another boot ID")
     run.process.kill()
     run.stop_kubelet()
-    run.cdi.remove_files()
+    # /etc/cdi is on a disk.
+    run.cdi.remove_files([run.stage.cdi_dir])
     for each in run.registration_sockets():
         each.unlink()
     run.stage.new_boot_id()

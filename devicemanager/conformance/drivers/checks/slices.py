@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from devicemanager.conformance.drivers.described import driver_check
-from devicemanager.conformance.drivers.run import DriverRun
+from devicemanager.conformance.drivers.run import WRITES, DriverRun
 from devicemanager.conformance.drivers.stage import NODE
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
-from devicemanager.objects.dra import broken_rules
 
 _SLICES = "resourceslices"
-_WRITES = ("create", "update", "patch")
 
 
 @driver_check
 def ds01(run: DriverRun) -> str:
+    _wait_written(run)
     if not run.slices():
-        rejected = _rejected(run)
-        if rejected:
-            raise Failed(f"the API server rejected every ResourceSlice: {_reason(rejected[-1])}")
+        if rejected := run.rejected(_SLICES):
+            raise Failed(f"the API server rejected every ResourceSlice: {rejected[-1]}")
         raise Warned("no ResourceSlice: correct only on a node without devices")
     if problem := run.incomplete():
         raise Failed(problem)
     return f"{len(run.devices())} devices in {len(run.slices())} slices"
 
 
-def _rejected(run: DriverRun) -> list[Any]:
-    writes = [each for each in run.api.log.find(resource=_SLICES) if each.verb in _WRITES]
-    return [each for each in writes if each.code in (400, 422)]
-
-
-def _reason(request: Any) -> str:
-    """Return the first rule that the slice of a request breaks."""
-    body = request.body if isinstance(request.body, dict) else {}
-    found = broken_rules("ResourceSlice", body) if body else ()
-    return str(found[0]) if found else f"code {request.code}"
+def _wait_written(run: DriverRun) -> None:
+    """Wait until the driver has written a slice. A start does not wait for a driver without slices
+    on earlier stages, and all its writes may be rejected."""
+    run.until(lambda: bool(run.slices() or run.writes(_SLICES)), run.limits.publish_seconds)
 
 
 @driver_check
 def ds02(run: DriverRun) -> None:
-    if rejected := _rejected(run):
-        raise Failed(f"the API server rejected a ResourceSlice: {_reason(rejected[-1])}")
+    _wait_written(run)
+    if rejected := run.rejected(_SLICES):
+        raise Failed(f"the API server rejected a ResourceSlice: {rejected[-1]}")
+    _need_slices(run)
 
 
 @driver_check
@@ -104,7 +97,7 @@ def ds05(run: DriverRun) -> str:
 @driver_check
 def ds06(run: DriverRun) -> str:
     run.start_kubelet()
-    run.api.faults.fail(409, lambda r: r.resource == _SLICES and r.verb in _WRITES, times=2)
+    run.api.faults.fail(409, lambda r: r.resource == _SLICES and r.verb in WRITES, times=2)
     run.step("respond to the first two writes of slices with 409")
     since = run.kubelet.mark()
     run.launch()
