@@ -134,7 +134,9 @@ def ds08(run: DriverRun) -> str:
     run.step("delete the Node")
     run.api.delete("nodes", NODE)
     process = run.launch()
-    run.observe(lambda: run.plugin.has_exited, run.limits.away_seconds)
+    # A driver that starts slowly must notice that there is no Node.
+    run.until(lambda: run.plugin.has_exited or bool(run.api.requests), run.limits.start_seconds)
+    run.until(lambda: run.plugin.has_exited, run.limits.away_seconds)
     run.step("create the Node")
     run.api.create("nodes", {"metadata": {"name": NODE}})
     if run.plugin.has_exited:
