@@ -267,7 +267,7 @@ def r08(run: CheckRun) -> str:
 
 def _start_before_the_kubelet(run: CheckRun) -> str:
     process = run.launch()
-    run.observe(lambda: run.plugin.has_exited, run.limits.away_seconds)
+    run.until(lambda: run.plugin.has_exited, run.limits.away_seconds)
     if not run.plugin.has_exited:
         since = run.kubelet.mark()
         run.start_kubelet()

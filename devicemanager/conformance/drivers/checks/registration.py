@@ -63,7 +63,7 @@ def dr04(run: DriverRun) -> str:
 
     if run.until(is_rejected, run.limits.start_seconds) is None:
         raise Skipped("the driver did not register: see check DR01")
-    run.observe(lambda: run.plugin.has_exited_once, run.limits.settle_seconds)
+    run.until(lambda: run.plugin.has_exited_once, run.limits.settle_seconds)
     run.kubelet.faults.clear()
     if run.plugin.has_exited:
         # With exit status 0, the pod status does not show the cause.
@@ -98,7 +98,7 @@ def dr06(run: DriverRun) -> str:
     for directory in (run.registry, run.kubelet.root / "plugins"):
         directory.mkdir(parents=True, exist_ok=True)
     process = run.launch()
-    run.observe(lambda: run.plugin.has_exited, run.limits.away_seconds)
+    run.until(lambda: run.plugin.has_exited, run.limits.away_seconds)
     api.start()
     run.step("start the API server")
     if run.plugin.has_exited:

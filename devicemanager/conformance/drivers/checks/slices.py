@@ -126,8 +126,15 @@ def ds08(run: DriverRun) -> str:
     run.start_kubelet()
     run.step("delete the Node")
     run.api.delete("nodes", NODE)
+    requests = run.api.requests.total()
     process = run.launch()
-    run.observe(lambda: run.plugin.has_exited, run.limits.away_seconds)
+
+    def has_asked() -> bool:
+        return run.plugin.has_exited or run.api.requests.total() > requests
+
+    # A driver that starts slowly must notice that there is no Node.
+    run.until(has_asked, run.limits.start_seconds)
+    run.until(lambda: run.plugin.has_exited, run.limits.away_seconds)
     run.step("create the Node")
     run.api.create("nodes", {"metadata": {"name": NODE}})
     if run.plugin.has_exited:
