@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from devicemanager.io.watch import Change, DirectoryWatch
 
@@ -94,9 +94,8 @@ class FollowedDirectory(abc.ABC):
         if self._worker.is_alive():
             self._worker.join(_PATIENCE)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> None:
         self.start()
-        return self
 
     def __exit__(
         self,

@@ -274,6 +274,13 @@ def test_missing_parts_are_assumptions() -> None:
     assert any("permission denied" in text for text in rehearse(blind, [Restart()]).assumptions)
 
 
+def test_without_numa_nodes_those_of_the_devices_are_used() -> None:
+    blind = without(WHOLE, layout.NUMA, "permission denied")
+    steps: list[Step] = [Configure(policy="single-numa-node"), Restart(), Drain()]
+    result = rehearse(blind, [*steps, SetDevices(GPU, "1@0,1@1"), Admit(new_pod(2))])
+    assert fates(result)["ml/new"] == {"rejected"}
+
+
 def test_unknown_resource_is_one_line() -> None:
     with pytest.raises(RehearsalError, match=r"^unknown resource vendor\.com/nic: the node has v"):
         rehearse(WHOLE, [WithoutPlugin(NIC)])
