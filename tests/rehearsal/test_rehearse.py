@@ -9,6 +9,7 @@ import pytest
 
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
+from devicemanager.core.topology import NumaTopology
 from devicemanager.rehearsal import (
     Admit,
     Configure,
@@ -24,9 +25,11 @@ from devicemanager.rehearsal import (
     report,
 )
 from devicemanager.rehearsal.orders import orders
+from devicemanager.rehearsal.snapshot_node import SnapshotNode
 from devicemanager.rehearsal.steps import Step
 from devicemanager.snapshot import Snapshot, layout
 from devicemanager.snapshot.model import KubeletConfig, PodDirectories
+from devicemanager.snapshot.node import Node
 from podresources import Allocatable, ContainerDevices
 from podresources import Container as ListedContainer
 from podresources import Pod as ListedPod
@@ -275,10 +278,8 @@ def test_missing_parts_are_assumptions() -> None:
 
 
 def test_without_numa_nodes_those_of_the_devices_are_used() -> None:
-    blind = without(WHOLE, layout.NUMA, "permission denied")
-    steps: list[Step] = [Configure(policy="single-numa-node"), Restart(), Drain()]
-    result = rehearse(blind, [*steps, SetDevices(GPU, "1@0,1@1"), Admit(new_pod(2))])
-    assert fates(result)["ml/new"] == {"rejected"}
+    node = SnapshotNode.of(Node(without(WHOLE, layout.NUMA, "permission denied")))
+    assert node.machine(node.inventory()) == (NumaTopology.of([0, 1]), ())
 
 
 def test_unknown_resource_is_one_line() -> None:

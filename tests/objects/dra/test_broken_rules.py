@@ -7,6 +7,7 @@ import copy
 import pytest
 
 from devicemanager.apiserver.offline import check_objects
+from tests.apiserver.real_answers.objects import DROP, changed, slice_
 from tests.apiserver.real_answers.running import recorded
 from tests.apiserver.real_answers.table import Call, calls
 
@@ -35,3 +36,11 @@ REJECTED = [
 def test_broken_rules_are_those_of_a_real_server(call: Call) -> None:
     problems = check_objects([NAMESPACE, copy.deepcopy(call.body)]).problems
     assert {(each.field, each.text) for each in problems} == CAUSES[call.name]
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn"])
+def test_slice_can_select_a_node_by_name(operator: str) -> None:
+    field = {"key": "metadata.name", "operator": operator, "values": ["node-1"]}
+    nodes = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    value = changed(slice_(nodeSelector=nodes), {"spec.nodeName": DROP})
+    assert check_objects([value]).problems == []
