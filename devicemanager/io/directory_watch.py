@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from devicemanager.io.watch import Change, DirectoryWatch
 
@@ -94,8 +94,9 @@ class FollowedDirectory(abc.ABC):
         if self._worker.is_alive():
             self._worker.join(_PATIENCE)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self.start()
+        return self
 
     def __exit__(
         self,
