@@ -32,7 +32,6 @@ __all__ = [
     "descriptor",
     "encode",
     "field_type",
-    "has_message",
     "value_of_map",
 ]
 
@@ -70,11 +69,6 @@ def descriptor(api_version: str, kind: str) -> Descriptor | None:
     """Return the descriptor of the message for a version and kind; None if there is none."""
     type_ = _MESSAGES.get((api_version, kind))
     return None if type_ is None else type_.DESCRIPTOR
-
-
-def has_message(api_version: str, kind: str) -> bool:
-    """True if objects of this version and kind can be encoded."""
-    return (api_version, kind) in _MESSAGES
 
 
 def decode(body: bytes) -> dict[str, Any]:

@@ -190,15 +190,13 @@ def merge(responses: Mapping[ResourceName, ContainerSettings]) -> RunOptions:
         mounts=mounts.values(),
         devices=devices.values(),
         annotations=annotations.sorted(),
-        cdi_devices=_once(name for _, settings in ordered for name in settings.cdi_devices),
+        cdi_devices=tuple(
+            dict.fromkeys(name for _, settings in ordered for name in settings.cdi_devices)
+        ),
         network_interfaces=interfaces,
         pci_devices=_merge_pci(settings.pci_devices for _, settings in ordered),
         conflicts=tuple(conflicts),
     )
-
-
-def _once(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
 
 
 def _merge_interfaces(

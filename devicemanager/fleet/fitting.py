@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from operator import attrgetter
 
 import attrs
 
@@ -19,7 +20,7 @@ from devicemanager.claims.dra.nodes import selects
 from devicemanager.claims.dra.pods import claim_from_template, missing_templates
 from devicemanager.claims.errors import TryAgain
 from devicemanager.core.ids import PodUid
-from devicemanager.core.pods import Amounts, Container, Pod, pod_requests
+from devicemanager.core.pods import Pod, pod_requests
 from devicemanager.core.quantity import NANOS, NANOS_PER_MILLI, parse_quantity
 from devicemanager.fleet.kubelets import KubeletOfNode
 from devicemanager.fleet.model import Fleet, FleetError, FleetNode, Object
@@ -214,17 +215,8 @@ def _wanted(pod: Pod, key: str) -> int:
     kind, dot, name = key.partition(".")
     if not dot or kind not in ("requests", "limits"):
         kind, name = "requests", key
-    get = _limits if kind == "limits" else _requests
-    amount = {str(k): v for k, v in pod_requests(pod, get).items()}.get(name, 0)
+    amount = {str(k): v for k, v in pod_requests(pod, attrgetter(kind)).items()}.get(name, 0)
     return amount * (NANOS_PER_MILLI if name == "cpu" else NANOS)
-
-
-def _limits(container: Container) -> Amounts:
-    return container.limits
-
-
-def _requests(container: Container) -> Amounts:
-    return container.requests
 
 
 def _nanos(quantity: object) -> int:

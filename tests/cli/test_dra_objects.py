@@ -228,8 +228,10 @@ def test_objects_of_a_server(hidden: tuple[str, ...], tmp_path: Path, capsys: An
             server.create(plural, yaml.safe_load(text))
         slices = run(capsys, "dra", "slices", "--kubeconfig", kubeconfig)[1]
         claims = run(capsys, "dra", "claims", "--kubeconfig", kubeconfig, "-o", "name")[1]
+        data = run(capsys, "dra", "claims", "--kubeconfig", kubeconfig, "-o", "json")[1]
     assert "gpu.example.com" in slices
     assert claims == "default/c\n"
+    assert json.loads(data)["schema"] == "devicemanager.dra-claims/v1"
 
 
 def test_files_and_a_server_exclude_each_other(write: Any, capsys: Any) -> None:

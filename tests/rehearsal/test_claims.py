@@ -49,6 +49,8 @@ def test_restart_and_upgrade_keep_pods_with_claims() -> None:
         assert fates(result) == {"u-a": "stays", "u-b": "stays"}
         assert result.statements == ()
     assert result.pods[0].claims == {DRIVER: ("worker-1/gpu-a",)}
+    data = report.as_data(result)["pods"][0]["claims"]
+    assert data == [{"driver": DRIVER, "devices": ["worker-1/gpu-a"]}]
 
 
 def test_reboot_prepares_claims_again_when_their_driver_has_registered() -> None:

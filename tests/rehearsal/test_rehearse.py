@@ -9,6 +9,7 @@ import pytest
 
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
+from devicemanager.core.topology import NumaTopology
 from devicemanager.rehearsal import (
     Admit,
     Configure,
@@ -24,9 +25,11 @@ from devicemanager.rehearsal import (
     report,
 )
 from devicemanager.rehearsal.orders import orders
+from devicemanager.rehearsal.snapshot_node import SnapshotNode
 from devicemanager.rehearsal.steps import Step
 from devicemanager.snapshot import Snapshot, layout
 from devicemanager.snapshot.model import KubeletConfig, PodDirectories
+from devicemanager.snapshot.node import Node
 from podresources import Allocatable, ContainerDevices
 from podresources import Container as ListedContainer
 from podresources import Pod as ListedPod
@@ -272,6 +275,11 @@ def test_version_without_a_comparison_is_named_as_read() -> None:
 def test_missing_parts_are_assumptions() -> None:
     blind = without(WHOLE, layout.NUMA, "permission denied")
     assert any("permission denied" in text for text in rehearse(blind, [Restart()]).assumptions)
+
+
+def test_without_numa_nodes_those_of_the_devices_are_used() -> None:
+    node = SnapshotNode.of(Node(without(WHOLE, layout.NUMA, "permission denied")))
+    assert node.machine(node.inventory()) == (NumaTopology.of([0, 1]), ())
 
 
 def test_unknown_resource_is_one_line() -> None:

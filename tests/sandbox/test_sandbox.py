@@ -94,6 +94,12 @@ def test_device_node_with_another_name(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_basic_device_nodes(backend: str) -> None:
+    text = "for n in full null random tty urandom zero; do test -c /dev/$n || echo no $n; done"
+    assert said(shell(text, {}), backend) == ""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_processes_of_the_command_end_with_it(backend: str) -> None:
     # Otherwise the test would wait until the end of the sleep.
     assert said(shell("sleep 3000 & ls /proc/$!/exe", {}), backend) != ""

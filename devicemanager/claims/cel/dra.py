@@ -144,15 +144,9 @@ class _Expression:
     def _run(self, device: Device, spend: Spend | None, convert: Callable[[Value], _T]) -> _T:
         """Return the value for a device, converted. Raises CelRuntimeError with Kubernetes'
         text."""
-        return self._run_with_cost(device, spend, convert)[0]
-
-    def _run_with_cost(
-        self, device: Device, spend: Spend | None, convert: Callable[[Value], _T]
-    ) -> tuple[_T, int]:
         try:
             variables = {"device": device_value(device, self._features)}
-            value, cost = self._compiled.program.run(variables, MAX_COST, spend)
-            return convert(value), cost
+            return convert(self._compiled.program.run(variables, spend))
         except (CelError, EvaluationStopped) as error:
             failed = CelRuntimeError(str(error))
             failed.is_supported = not isinstance(error, NoAnswer)
@@ -170,11 +164,6 @@ class DraSelector(_Expression):
         the evaluation.
         """
         return self._run(device, spend, _as_bool)
-
-    def evaluate_with_cost(self, device: Device, spend: Spend | None = None) -> tuple[bool, int]:
-        """Return whether the device matches, and the cost of the evaluation in Kubernetes'
-        units."""
-        return self._run_with_cost(device, spend, _as_bool)
 
 
 @attrs.frozen(eq=False)

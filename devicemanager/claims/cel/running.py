@@ -1,8 +1,4 @@
-"""Run a program: the step of the whole expression (``steps``), within a cost limit.
-
-In:  the values of the variables, and the limit.
-Out: the value of the expression, and its cost in Kubernetes' units; or an error.
-"""
+"""Run a program: the step of the whole expression (``steps``), within Kubernetes' cost limit."""
 
 from __future__ import annotations
 
@@ -23,18 +19,13 @@ class Program:
 
     _step: Step
 
-    def run(
-        self,
-        variables: Mapping[str, Value],
-        limit: int = MAX_COST,
-        spend: Spend | None = None,
-    ) -> tuple[Value, int]:
-        """Return the value of the expression, and its cost.
+    def run(self, variables: Mapping[str, Value], spend: Spend | None = None) -> Value:
+        """Return the value of the expression.
 
         ``spend`` is called with cost units during the evaluation. Raises CelError;
         EvaluationStopped, such as CostExceeded; and any exception of ``spend``.
         """
-        meter = Meter(limit, spend)
+        meter = Meter(MAX_COST, spend)
         try:
             value = self._step(Scope(dict(variables), meter))
         except CelError:
@@ -44,4 +35,4 @@ class Program:
             # A bug of this package must not stop the kubelet.
             raise NoAnswer(f"not supported: {error!r}") from error
         meter.report()
-        return value, meter.cost
+        return value

@@ -24,7 +24,7 @@ from devicemanager.claims.cel.checker import Environment
 from devicemanager.claims.cel.compiling import Compiled, Fault, compile_expression
 from devicemanager.claims.cel.dispatch import Dialect
 from devicemanager.claims.cel.functions import IMPLEMENTATIONS, Implementation, amounts, lists
-from devicemanager.claims.cel.limits import MAX_COST, Spend
+from devicemanager.claims.cel.limits import Spend
 from devicemanager.claims.cel.parsing import NotSupported
 from devicemanager.claims.cel.reading import Setting, keys_read
 from devicemanager.claims.cel.semver import Version
@@ -65,7 +65,7 @@ class Expression:
         """
         try:
             device = Map([(name, _cel_value(value)) for name, value in attributes.items()])
-            answer, _ = self._compiled.program.run({_VARIABLE: device}, MAX_COST, spend)
+            answer = self._compiled.program.run({_VARIABLE: device}, spend)
         except (CelError, EvaluationStopped) as error:
             raise EvaluationError(one_line(str(error))) from None
         if not isinstance(answer, bool):

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from devicemanager.objects.dra import nodes
-from devicemanager.objects.dra.claims import Compile, admin_access, claim_spec, class_spec
+from devicemanager.objects.dra.claims import Compile, accept, admin_access, claim_spec, class_spec
 from devicemanager.objects.dra.errors import Errors, FieldError, declared, invalid, message
 from devicemanager.objects.dra.formats import (
     declared_long_name,
@@ -50,17 +50,13 @@ ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 """Label of a namespace whose claims may have admin access. Its value must be ``true``."""
 
 
-def _accept(_: str) -> None:
-    return None
-
-
 def broken_rules(
     kind: str,
     new: _Object,
     old: _Object | None = None,
     *,
     is_status: bool = False,
-    compile_: Compile = _accept,
+    compile_: Compile = accept,
     is_admin_namespace: bool = True,
 ) -> list[FieldError]:
     """Return the rules that an object breaks, in the order of the API server.

@@ -44,6 +44,7 @@ def answer(text, release=Release.V1_37):
             " missing method Add",
         ),
         ("9223372036854775807 < 9223372036854775808.0", False),
+        ("type(dyn(1u)) == uint && type(dyn(1)) != uint", True),
         ("[1, dyn('a')].size() == 2", "ERROR: <input>:1:8: expected type 'int' but found 'dyn'"),
         ("'%s%s'.format([1, 'a']) == '1a'", True),
         ("'%d'.format([1.5]) == ''", "ERROR: <input>:1:14: error during formatting: decimal"

@@ -16,7 +16,6 @@ import msgspec
 
 from devicemanager.faults.states import FaultState
 from devicemanager.observe.view import (
-    LastCall,
     Layout,
     NodeView,
     PluginView,
@@ -179,13 +178,9 @@ def _plugin(plugin: PluginView) -> Row:
         "lists": plugin.lists,
         "pre_start_required": plugin.pre_start_required,
         "get_preferred_allocation_available": plugin.get_preferred_allocation_available,
-        "calls": [_call(call) for call in plugin.calls[-_CALLS:]],
+        "calls": [attrs.asdict(call) for call in plugin.calls[-_CALLS:]],
         "in_progress": [attrs.asdict(call) for call in plugin.in_progress],
     }
-
-
-def _call(call: LastCall) -> Row:
-    return attrs.asdict(call)
 
 
 def _pod(pod: PodInfo) -> Row:
