@@ -43,7 +43,7 @@ import attrs
 
 from devicemanager.claims.core.model import AccessMode
 from devicemanager.claims.core.partial_allocation import PartialAllocation
-from devicemanager.claims.core.problem import Problem, Slot, Tiers, largest_amount
+from devicemanager.claims.core.problem import Problem, Slot, Tiers, can_reach
 from devicemanager.core import bitset
 
 # Values for the argument ``pool`` of ``_Search._pick``, which can also be a pool index.
@@ -247,8 +247,7 @@ class _Search:
 def _can_reach(tiers: Sequence[Tiers], devices: int, count: int, missing: tuple[int, ...]) -> bool:
     """True if, for each resource, some ``count`` of the devices have the missing amount free."""
     return all(
-        largest_amount(each, devices, count) >= amount
-        for each, amount in zip(tiers, missing, strict=True)
+        can_reach(each, devices, count, amount) for each, amount in zip(tiers, missing, strict=True)
     )
 
 

@@ -91,14 +91,13 @@ class Packing:
     def _cover(self, free: int) -> list[int]:
         """Divide devices into parts whose devices charge a common budget, largest parts first."""
         parts = []
+        budgets = self._budgets
         while free:
             # Counted for each part, not once at the end: the budget's callback must be called
             # often.
             self._steps.spend(1 + len(self._budgets) // 128)
-            part = (
-                max([each & free for each in self._budgets], key=int.bit_count, default=0)
-                or free & -free
-            )
+            budgets = [devices for each in budgets if (devices := each & free)]
+            part = max(budgets, key=int.bit_count, default=free & -free)
             parts.append(part)
             free &= ~part
         return parts

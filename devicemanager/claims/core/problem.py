@@ -228,7 +228,7 @@ class Problem:
         if devices.bit_count() < slot.least:
             return False
         return all(
-            largest_amount(slot.tiers[resource], devices, slot.most) >= amount
+            can_reach(slot.tiers[resource], devices, slot.most, amount)
             for resource, amount in slot.alternative.amounts.items()
         )
 
@@ -292,6 +292,20 @@ def largest_amount(tiers: Tiers, devices: int, most: int) -> int:
         if not most:
             break
     return total
+
+
+def can_reach(tiers: Tiers, devices: int, most: int, amount: int) -> bool:
+    """True if up to ``most`` of the devices have this free amount together."""
+    missing = amount
+    for free, members in tiers:
+        if free * most < missing:
+            return False  # the next tiers have smaller amounts
+        count = min(most, (members & devices).bit_count())
+        missing -= count * free
+        if missing <= 0:
+            return True
+        most -= count
+    return missing <= 0
 
 
 def _can_supply(slots: Sequence[Slot], devices: int) -> bool:

@@ -31,6 +31,7 @@ from devicemanager.claims.core.model import (
     Request,
     Solution,
 )
+from devicemanager.claims.core.problem import can_reach, largest_amount
 from devicemanager.claims.core.reasons import leftovers
 from devicemanager.claims.core.solve import solve
 from tests.claims.core import cases
@@ -366,3 +367,18 @@ def test_cause_does_not_depend_on_the_layer_that_decided(first_fit: int) -> None
 
     assert causes(3) == [Cause.BUDGET]
     assert causes(1, 2) == [Cause.TOGETHER, Cause.TOGETHER]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 255)), max_size=4),
+    st.integers(0, 255),
+    st.integers(0, 8),
+    st.integers(-1, 40),
+)
+def test_reachable_amount_is_at_most_the_largest(
+    tiers: list[tuple[int, int]], devices: int, most: int, amount: int
+) -> None:
+    tiers.sort(reverse=True)
+    assert can_reach(tiers, devices, most, amount) == (
+        largest_amount(tiers, devices, most) >= amount
+    )
