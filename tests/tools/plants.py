@@ -213,8 +213,8 @@ PLANTS: Final = (
     Plant(
         "CDI names are sorted",
         f"{_CORE}.runoptions",
-        "    return tuple(dict.fromkeys(names))\n",
-        "    return tuple(sorted(set(names)))\n",
+        "            dict.fromkeys(name for",
+        "            sorted(name for",
     ),
     Plant(
         "of two values for one path the last wins",

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -122,6 +124,14 @@ func TestFailedCallIsRepeated(t *testing.T) {
 	dra.Fault("fail-call:rpc=NodePrepareResources,when=after,times=1,plugin=dra.sock")
 	dra.Create(objects)
 	dra.WaitForEvent(mockkubelet.EventWait{Kinds: []string{"prepare-failed"}})
+	// The kubelet plans the retry after the event.
+	deadline := time.Now().Add(30 * time.Second)
+	for !strings.Contains(dra.Claim("default", "gpu").Text, "tries again") {
+		if time.Now().After(deadline) {
+			t.Fatal("the kubelet plans no retry")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	if err := dra.Client.Advance(context.Background(), 60); err != nil {
 		t.Fatal(err)
 	}
