@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.harness.planted import on_undo, planted, set_to
+from tools.harness.planted import planted, set_to
 
 
 @planted("constraints have no bound")
