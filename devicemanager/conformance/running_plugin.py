@@ -208,9 +208,11 @@ class RunningPlugin:
     def core_waits(self) -> Mapping[int, float]:
         """Return how long each thread of the plugin and of this process has waited for a core so
         far, in seconds, by thread ID. Empty if psutil is not installed."""
-        times = dict(self._thread_times()) if self.processes else {}
+        times: dict[int, ThreadTime] = {}
         with contextlib.suppress(Skipped):
             times.update(_process_checks().own_thread_times())
+            if self.processes:
+                times.update(self._thread_times())
         return {id_: each.waited for id_, each in times.items()}
 
     def _thread_times(self) -> Mapping[int, ThreadTime]:

@@ -210,6 +210,18 @@ def test_threads_of_the_suite_and_of_the_plugin() -> None:
         process.kill()
 
 
+def test_without_psutil_no_thread_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait is then as long as its limit. It must not skip its check."""
+
+    def missing() -> None:
+        raise Skipped("psutil is not installed")
+
+    monkeypatch.setattr("devicemanager.conformance.running_plugin._process_checks", missing)
+    running = RunningPlugin(PluginUnderTest(command=["plugin"]), SimpleNamespace())  # type: ignore[arg-type]
+    running.processes.append(SimpleNamespace(pid=1))  # type: ignore[arg-type]
+    assert running.core_waits() == {}
+
+
 def test_time_of_an_observation_counts_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
     """R06 counts the calls in a window. A longer window would have more calls."""
     check_run, now = slow_machine(monkeypatch, 1.0)
