@@ -1,8 +1,8 @@
 """Server side of SPDY/3.1, the protocol of ``kubectl exec`` and ``port-forward`` to a kubelet.
 
 ``Connection`` parses the frames of a client and writes those of the server. It has no socket: the
-caller passes received bytes to ``receive``. As in the library that Kubernetes uses (spdystream),
-there is no flow control.
+caller passes received bytes to ``receive``. It has no flow control, as spdystream, the
+library of Kubernetes.
 """
 
 from __future__ import annotations

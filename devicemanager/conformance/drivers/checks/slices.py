@@ -132,7 +132,7 @@ def ds08(run: DriverRun) -> str:
     def has_asked() -> bool:
         return run.plugin.has_exited or run.api.requests.total() > requests
 
-    # A driver that starts slowly must notice that there is no Node.
+    # A slow driver must ask for the Node before the Node exists.
     run.until(has_asked, run.limits.start_seconds)
     run.until(lambda: run.plugin.has_exited, run.limits.away_seconds)
     run.step("create the Node")
