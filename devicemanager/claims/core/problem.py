@@ -96,7 +96,7 @@ class Slot:
                 return next(
                     count
                     for count in range(self.most + 1, everything + 1)
-                    if largest_amount(tiers, self.usable, count) >= amount
+                    if can_reach(tiers, self.usable, count, amount)
                 )
         return 0
 
