@@ -23,6 +23,8 @@ from tools.attack.plugins import (
 )
 
 _SECONDS, _MOST_SECONDS = 6.0, 60.0
+_READ_SECONDS = 20.0
+"""Time for reading a list of 4 MiB on a busy machine. Only then are its devices counted."""
 _MOST = Limits(registration=100.0, admission=600.0, memory=300.0, kept=250.0)
 """Limits for lists of 4 MiB, which can have hundreds of thousands of devices.
 
@@ -30,14 +32,19 @@ The kubelet must store the devices, and reading them uses a CPU for a while.
 """
 
 
-def _offer(target: Target, lists: Lists, compression: grpc.Compression | None = None) -> None:
-    """Register a plugin that sends these device lists, and wait until they can have had an
-    effect. Raises TimeoutError if they cannot be sent."""
+def _offer(
+    target: Target,
+    lists: Lists,
+    compression: grpc.Compression | None = None,
+    seconds: float = _SECONDS,
+) -> None:
+    """Register a plugin that sends these device lists, and wait for ``seconds``, until they can
+    have had an effect. Raises TimeoutError if they cannot be sent."""
     with hostile_plugin(target, lists, compression=compression) as plugin:
         # Lists that the kubelet has not received prove nothing.
         if not plugin.sent.wait(_MOST_SECONDS):
             raise TimeoutError(f"the lists were not sent within {_MOST_SECONDS:g} s")
-        time.sleep(_SECONDS)
+        time.sleep(seconds)
 
 
 # -- single lists ----------------------------------------------------------------------
@@ -127,7 +134,7 @@ def _bomb() -> Iterator[bytes]:
 def _register_single(name: str, about: str, build: Callable[[], bytes]) -> None:
     def offer(target: Target) -> None:
         message = build()
-        _offer(target, lambda: iter([message]))
+        _offer(target, lambda: iter([message]), seconds=_READ_SECONDS)
 
     beside(name, about, _MOST, checks=True)(offer)
 
