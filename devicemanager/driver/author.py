@@ -34,6 +34,9 @@ class Driver(ABC):
 
     health_interval: float = 10.0
     """Seconds between two calls of ``health``."""
+    taint_unhealthy: bool = True
+    """Publish devices that ``health`` reports as Unhealthy with the taint
+    ``<driver>/unhealthy:NoSchedule``, so that no new claim gets them."""
 
     @abstractmethod
     def resources(self) -> Resources | Iterator[Resources]:

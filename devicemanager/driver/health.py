@@ -44,6 +44,9 @@ def health_message(device: DeviceHealth, pool: str, seconds: float) -> health_ap
 class HealthReports:
     """Calls the author's method periodically and sends the results to all streams."""
 
+    unhealthy: frozenset[tuple[str, str]] = frozenset()
+    """Pool and name of each device that the last report calls Unhealthy."""
+
     def __init__(
         self,
         check: Callable[[], Iterable[DeviceHealth]],
@@ -51,12 +54,15 @@ class HealthReports:
         pool: str,
         stopping: threading.Event,
         report: Callable[[Exception, str], object],
+        changed: Callable[[], object],
     ) -> None:
+        """``report`` is called with each error, ``changed`` after each change of ``unhealthy``."""
         self._check = check
         self._interval = interval
         self._pool = pool
         self._stopping = stopping
         self._report = report
+        self._call_changed = changed
         self._changed = threading.Condition()
         """Guards the two fields below."""
         self._newest: Report | None = None
@@ -82,6 +88,14 @@ class HealthReports:
             self._newest = report
             self._number += 1
             self._changed.notify_all()
+        unhealthy = frozenset(
+            (each.device.pool_name, each.device.device_name)
+            for each in report.devices
+            if each.health == _CODES["Unhealthy"]
+        )
+        if unhealthy != self.unhealthy:
+            self.unhealthy = unhealthy
+            self._call_changed()
 
     def wake(self) -> None:
         """Make all streams check if they must end."""

@@ -10,14 +10,24 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from devicemanager.client.errors import ApiError, ClientClosing, ClusterError, Conflict
 from devicemanager.driver.api import ResourceApi
 from devicemanager.driver.author import NewestResources, Resources
 from devicemanager.driver.errors import DroppedFields
-from devicemanager.driver.slices import Slice, Spec, comparable, lost_fields, plan, pools_of, specs
+from devicemanager.driver.slices import (
+    Slice,
+    Spec,
+    comparable,
+    lost_fields,
+    plan,
+    pools_of,
+    specs,
+    tainted,
+    without_taint,
+)
 from devicemanager.plugin.common.notifier import Notifier
 
 __all__ = ["SlicePublisher"]
@@ -44,15 +54,18 @@ class SlicePublisher:
         resources: NewestResources,
         stopping: threading.Event,
         report: Report,
+        unhealthy: Callable[[], Container[tuple[str, str]]] = tuple,
     ) -> None:
         """``report`` is called with each error, and with the task that failed
-        (``Driver.handle_error``)."""
+        (``Driver.handle_error``). ``unhealthy`` returns pool and name of each device that gets the
+        taint of unhealthy devices."""
         self._api = api
         self._driver = driver
         self._node = node
         self._resources = resources
         self._stopping = stopping
         self._report = report
+        self._unhealthy = unhealthy
         self._changed = Notifier()
         self._finished = Notifier()
         self._published: Resources | None = None
@@ -118,8 +131,11 @@ class SlicePublisher:
         if resources is None:
             return _RESYNC
         try:
+            unhealthy = self._unhealthy()
             wanted = {
-                name: specs(self._driver, self._node, name, pool)
+                name: specs(
+                    self._driver, self._node, name, tainted(self._driver, name, pool, unhealthy)
+                )
                 for name, pool in pools_of(resources, self._node).items()
             }
             self._send(wanted)
@@ -169,7 +185,9 @@ class SlicePublisher:
             return
         is_new = self._stored.get(_key(wanted)) != found
         self._stored[_key(wanted)] = found
-        if is_new and (lost := lost_fields(wanted, found)):
+        # Clusters before 1.36 store no taints by default. The author did not ask for this one.
+        asked = without_taint(self._driver, wanted)
+        if is_new and (lost := lost_fields(asked, found)):
             error = DroppedFields(f"the API server did not store {', '.join(lost[:5])}")
             self._report(error, "publishing ResourceSlices")
 

@@ -56,10 +56,21 @@ class DriverServer:
         self._client = ApiClient(load(settings.kubeconfig))
         self._api = ResourceApi(self._client, name, settings.node_name)
         self._slices = SlicePublisher(
-            self._api, name, settings.node_name, self._resources, self._stopping, self._report
+            self._api,
+            name,
+            settings.node_name,
+            self._resources,
+            self._stopping,
+            self._report,
+            lambda: self._health.unhealthy if driver.taint_unhealthy else (),
         )
         self._health = HealthReports(
-            driver.health, driver.health_interval, settings.node_name, self._stopping, self._report
+            driver.health,
+            driver.health_interval,
+            settings.node_name,
+            self._stopping,
+            self._report,
+            self._slices.notify,
         )
         self._claims = self._claim_service(settings, self.paths)
         self.sockets = self._driver_sockets()

@@ -7,16 +7,35 @@ A slice that another client deleted is recreated with the current generation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from devicemanager.core.quantity import Quantity as _Quantity
 from devicemanager.driver.author import Resources
-from devicemanager.driver.values import Attribute, Device, DriverResources, Pool, Quantity, Version
+from devicemanager.driver.values import (
+    Attribute,
+    Device,
+    DriverResources,
+    Pool,
+    Quantity,
+    Taint,
+    Version,
+)
 
-__all__ = ["Changes", "attribute_json", "comparable", "lost_fields", "plan", "pools_of", "specs"]
+__all__ = [
+    "Changes",
+    "attribute_json",
+    "comparable",
+    "lost_fields",
+    "plan",
+    "pools_of",
+    "specs",
+    "tainted",
+    "unhealthy_taint",
+    "without_taint",
+]
 
 Spec: TypeAlias = dict[str, Any]
 """``spec`` of a ResourceSlice, as JSON."""
@@ -29,6 +48,7 @@ _MOST_DEVICES: Final = 128
 _MOST_SPECIAL_DEVICES: Final = 64
 """Maximum number of devices in a slice if one has taints or consumes counters."""
 _MOST_COUNTER_SETS: Final = 8
+_MOST_TAINTS: Final = 16
 
 
 def pools_of(resources: Resources, node: str) -> Mapping[str, Pool]:
@@ -39,6 +59,43 @@ def pools_of(resources: Resources, node: str) -> Mapping[str, Pool]:
     if isinstance(resources, DriverResources):
         return resources.pools
     return {node: Pool(resources)}
+
+
+# -- unhealthy devices -----------------------------------------------------------------
+
+
+def unhealthy_taint(driver: str) -> Taint:
+    """Return the taint of a driver's unhealthy devices. New claims do not get such devices."""
+    return Taint(key=f"{driver}/unhealthy", value="true", effect="NoSchedule")
+
+
+def tainted(driver: str, name: str, pool: Pool, unhealthy: Container[tuple[str, str]]) -> Pool:
+    """Return the pool with a taint on each device in ``unhealthy`` (pool and device name).
+
+    A device that has the maximum number of taints does not change.
+    """
+    taint = unhealthy_taint(driver)
+    devices = tuple(
+        attrs.evolve(device, taints=(*device.taints, taint))
+        if (name, device.name) in unhealthy and len(device.taints) < _MOST_TAINTS
+        else device
+        for device in pool.devices
+    )
+    return attrs.evolve(pool, devices=devices)
+
+
+def without_taint(driver: str, spec: Spec) -> Spec:
+    """Return a spec without the taint of unhealthy devices."""
+    key = unhealthy_taint(driver).key
+
+    def without(device: dict[str, Any]) -> dict[str, Any]:
+        taints = [each for each in device.get("taints", ()) if each["key"] != key]
+        rest = {name: value for name, value in device.items() if name != "taints"}
+        return {**rest, "taints": taints} if taints else rest
+
+    if "devices" not in spec:
+        return spec
+    return {**spec, "devices": [*map(without, spec["devices"])]}
 
 
 # -- from values to JSON ---------------------------------------------------------------

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from devicemanager.apiserver import FakeApiServer
-from devicemanager.driver import Device, Driver, Taint
+from devicemanager.driver import Device, DeviceHealth, Driver, Taint
 from devicemanager.driver import api as api_module
 from tests.driver.conftest import DRIVER, NODE
 
@@ -194,6 +194,92 @@ def test_fields_that_the_server_drops_are_reported_once(api, serve, monkeypatch)
         for at in (0, 1)
     ]
     assert [generation for generation, _ in pools(api)] == [2]
+
+
+class Reporting(Fixed):
+    """Driver whose devices have the health that the test sets."""
+
+    health_interval = 0.05
+
+    def __init__(self, *devices):
+        super().__init__(*devices)
+        self.unhealthy = set()
+
+    def health(self):
+        return [
+            DeviceHealth(name, "Unhealthy" if name in self.unhealthy else "Healthy")
+            for name in ("a", "b")
+        ]
+
+
+def taints(api):
+    """Return the keys of the taints of each device."""
+    return {
+        device["name"]: [each["key"] for each in device.get("taints", ())]
+        for each in api.all("resourceslices")
+        for device in each["spec"]["devices"]
+    }
+
+
+def wait_for_taints(api, wanted):
+    for _ in range(100):
+        if taints(api) == wanted:
+            return
+        api.wait_for_change(api.version, 1.0, lambda: taints(api) == wanted)
+    raise AssertionError(taints(api))
+
+
+def test_unhealthy_device_has_a_taint_until_it_is_healthy(api, serve):
+    driver = Reporting(Device("a", taints=[Taint(key="own")]), "b")
+    assert serve(driver).wait_published(60)
+    assert taints(api) == {"a": ["own"], "b": []}
+    driver.unhealthy = {"a"}
+    wait_for_taints(api, {"a": ["own", f"{DRIVER}/unhealthy"], "b": []})
+    driver.unhealthy = {"b"}
+    wait_for_taints(api, {"a": ["own"], "b": [f"{DRIVER}/unhealthy"]})
+    driver.unhealthy = set()
+    wait_for_taints(api, {"a": ["own"], "b": []})
+
+
+def test_driver_can_publish_its_own_taints_only(api, serve):
+    class Own(Reporting):
+        taint_unhealthy = False
+
+        def health(self):
+            self.calls += 1
+            if self.calls > 2:
+                self.failed.set()
+            return [DeviceHealth("a", "Unhealthy")]
+
+    driver = Own("a")
+    driver.calls = 0
+    server = serve(driver)
+    # The report before this call was processed completely.
+    assert driver.failed.wait(60)
+    driver.publish_resources(["a", "b"])
+    assert server.wait_published(60)
+    assert taints(api) == {"a": [], "b": []}
+
+
+def test_dropped_taint_of_an_unhealthy_device_is_no_error(api, serve, monkeypatch):
+    sent = api_module._from_v1
+    dropped = threading.Event()
+
+    def without_taints(slice_, version):
+        body = copy.deepcopy(sent(slice_, version))
+        for device in body["spec"]["devices"]:
+            if device.pop("taints", None):
+                dropped.set()
+        return body
+
+    monkeypatch.setattr(api_module, "_from_v1", without_taints)
+    driver = Reporting("a", "b")
+    driver.unhealthy = {"a"}
+    server = serve(driver)
+    assert dropped.wait(60)
+    driver.publish_resources(["b", "a"])
+    assert server.wait_published(60)
+    assert driver.errors == []
 
 
 def test_only_v1beta1(serve, directory):

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.driver import Device, DriverResources, Pool, Taint, Version
-from devicemanager.driver.slices import comparable, lost_fields, plan, pools_of, specs
+from devicemanager.driver.slices import (
+    comparable,
+    lost_fields,
+    plan,
+    pools_of,
+    specs,
+    tainted,
+)
 
 DRIVER, NODE = "gpu.vendor.com", "node-1"
 
@@ -202,3 +209,10 @@ def test_lost_fields():
 def test_invalid_values(make, text):
     with pytest.raises(ValueError, match=text):
         make()
+
+
+def test_device_with_the_maximum_number_of_taints_gets_no_other():
+    full = Device("full", taints=[Taint(key=f"t{number}") for number in range(16)])
+    pool = tainted("d.com", "p", Pool([full, "other"]), {("p", "full"), ("p", "other")})
+    assert [len(device.taints) for device in pool.devices] == [16, 1]
+    assert tainted("d.com", "q", Pool(["other"]), {("p", "other")}) == Pool(["other"])
