@@ -254,7 +254,8 @@ def test_driver_can_publish_its_own_taints_only(api, serve):
     driver = Own("a")
     driver.calls = 0
     server = serve(driver)
-    # The report before this call was processed completely.
+    assert server.wait_published(60)
+    # The first report was processed completely before this call.
     assert driver.failed.wait(60)
     driver.publish_resources(["a", "b"])
     assert server.wait_published(60)
