@@ -262,7 +262,7 @@ def test_driver_can_publish_its_own_taints_only(api, serve):
     assert taints(api) == {"a": [], "b": []}
 
 
-def test_dropped_taint_of_an_unhealthy_device_is_no_error(api, serve, monkeypatch):
+def test_dropped_taint_of_an_unhealthy_device_is_not_reported(api, serve, monkeypatch):
     sent = api_module._from_v1
     dropped = threading.Event()
 
