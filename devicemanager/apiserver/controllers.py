@@ -41,8 +41,9 @@ class Controllers:
         """Create controllers for a server.
 
         ``grace``: seconds without a renewal of its Lease after which a node becomes NotReady.
-        ``strict_claims``: remove reservations for pods that do not exist from every claim, as the
-        controller of a cluster does. False: only from claims that the scheduler has allocated.
+        ``strict_claims``: True to remove the reservations of missing pods from every claim, as the
+        controller of a cluster does. False to remove them only from claims that the scheduler has
+        allocated.
         """
         self._server = server
         self._lifecycle = NodeLifecycle(grace)

@@ -44,8 +44,8 @@ class Faults:
         self.silent = False
         """True to accept requests without responding. Open watches send nothing."""
         self.second_writer: Callable[[Request], bool] = lambda request: False
-        """Function that selects updates and patches. Before a selected one, the server changes the
-        object, as another client would."""
+        """Function that selects updates and patches. Before the server handles a selected request,
+        it changes the object, as another client would."""
 
     def fail(
         self,

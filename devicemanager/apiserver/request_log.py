@@ -13,7 +13,7 @@ __all__ = ["LoggedRequest", "RequestLog"]
 
 _LIMIT: Final = 10_000
 _MOST_BYTES: Final = 256 << 20
-"""Bytes of the bodies that the log stores."""
+"""Maximum size of all stored bodies together, in bytes."""
 
 
 @attrs.frozen

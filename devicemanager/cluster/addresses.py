@@ -33,7 +33,8 @@ class UsedAddresses:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        """Guards the set, and the counter of each node. Code that holds it takes no other lock."""
+        """Guards the set, and the counter of each node. Code that holds this lock takes no other
+        lock."""
         self.used: set[str] = set()
 
 

@@ -573,8 +573,8 @@ def _indexes(specs: NodeSpecs, shard: Shard | None) -> list[int]:
 
 
 def _with_drivers(options: NodeOptions, own: Collection[DriverLayout]) -> NodeOptions:
-    """Add the drivers of a Node to those of the options; a driver of the Node replaces another of
-    its name."""
+    """Return the options with the drivers ``own`` of a Node added. They replace drivers of the
+    options that have the same names."""
     names = {each.driver for each in own}
     others = (each for each in options.drivers if each.driver not in names)
     return attrs.evolve(options, drivers=(*others, *own))

@@ -18,7 +18,8 @@ from devicemanager.core.quantity import Quantity
 __all__ = ["DriverLayout", "PoolLayout", "kwok_drivers", "recorded", "simulated_driver"]
 
 _MAX_DEVICES: Final = 64
-"""Devices per slice. The API server accepts 128, but only 64 if a device has taints."""
+"""Maximum number of devices per slice. The API server accepts 128, but only 64 if a device has
+taints."""
 _NODE: Final = "{node}"
 """Placeholder for the name of the node in pool names."""
 _DOMAIN: Final = "resource.kubernetes.io"

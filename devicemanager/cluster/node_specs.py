@@ -205,7 +205,7 @@ class NodeSpecs:
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
         """Return the options of the node with this number, including its address.
 
-        If ``options`` has no address, the address is that of the function ``address``.
+        If ``options`` has no address, the function ``address`` provides it.
         """
         return attrs.evolve(
             self.options,
@@ -227,9 +227,9 @@ def _names(prefix: str, count: int) -> list[str]:
 def address(index: int) -> str:
     """Return the InternalIP of the node with this number.
 
-    If this process runs in a pod, it is the pod's address. Otherwise each node has a separate
-    address in 127.0.0.0/8. The API server connects to this address, so it must never belong to
-    another host.
+    If this process runs in a pod, the InternalIP is the pod's address. Otherwise each node has a
+    separate address in 127.0.0.0/8. The API server connects to the InternalIP, so it must never be
+    the address of another host.
     """
     if found := os.environ.get("POD_IP"):
         return found

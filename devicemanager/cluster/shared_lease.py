@@ -65,7 +65,7 @@ class SharedLease:
         return self._monotonic() - self.renewed >= RENEWAL
 
     def read(self) -> None:
-        """Read the Lease. Raises ApiError or Unavailable."""
+        """Read the Lease. Raises ApiError or Unavailable if the request fails."""
         try:
             found = self._api.attempt("GET", f"{self._path}/{self._name}")
         except NotFound:
@@ -81,7 +81,8 @@ class SharedLease:
     def write(self, holder: str | None = None) -> None:
         """Write the Lease, with this process as holder unless ``holder`` is given.
 
-        Raises Conflict or NotFound if another client was faster, ApiError or Unavailable.
+        Raises Conflict or NotFound if another client has changed the Lease, and ApiError or
+        Unavailable if the request fails for another reason.
         """
         # Read before the request, so it is earlier than the time at which others see the change.
         began = self._monotonic()
@@ -123,7 +124,7 @@ class Membership:
         return self._own is not None and self._monotonic() - self._since >= SETTLED
 
     def step(self) -> int:
-        """Renew the Lease of this process, or take a free one. Return the number of members.
+        """Renew the Lease of this process, or take a free Lease. Return the number of members.
 
         Raises ApiError or Unavailable.
         """

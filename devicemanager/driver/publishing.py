@@ -73,8 +73,7 @@ class SlicePublisher:
         self._failures = 0
         self._owner: dict[str, Any] | None = None
         self._stored: dict[str, Spec] = {}
-        """Specs as the server stores them, if they differ from the wanted ones: it can drop
-        fields."""
+        """Specs as the server stores them, if it has dropped fields of the wanted specs."""
 
     def start(self) -> None:
         """Start the threads. They end after ``stopping`` is set and ``notify`` is called."""

@@ -213,7 +213,8 @@ class PreparedDevice:
     edits: Mapping[str, Any] = attrs.field(factory=dict, kw_only=True)
     """Further fields of ``containerEdits`` as in a CDI file, such as ``hooks``."""
     metadata: Mapping[str, Attribute] | None = attrs.field(default=None, kw_only=True)
-    """Attributes in the device's metadata file; None: those that the driver has published."""
+    """Attributes in the device's metadata file; None for the attributes that the driver has
+    published."""
 
 
 Health = Literal["Healthy", "Unhealthy", "Unknown"]

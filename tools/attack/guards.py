@@ -17,7 +17,7 @@ class Guard(NamedTuple):
     bug: str
     """The bug, as it would affect a user."""
     planted: str
-    """Name of a planted bug that turns the attack red."""
+    """Name of a planted bug with which the attack must fail."""
 
 
 _COUNTED, _DIALED = "lists are counted with the lock held", "one plugin is dialed at a time"

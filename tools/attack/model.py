@@ -106,8 +106,8 @@ class Quiet:
 
     @property
     def slowness(self) -> float:
-        """How many times longer than on an idle machine registrations and admissions take: the
-        smaller of both numbers."""
+        """How many times longer than on an idle machine a registration or an admission takes. The
+        smaller of the two numbers counts."""
         # The smaller one is enough: an attack must exceed only one of its limits.
         idle = Quiet()
         return min(self.registration / idle.registration, self.admission / idle.admission)

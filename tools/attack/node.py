@@ -45,7 +45,8 @@ _REQUESTS = (
 )
 _TIMEOUT = 60.0
 _LONGEST = 2 * LONGEST
-"""Characters of the longest message: an escaped text of the longest length, and more."""
+"""Maximum number of characters of an event's message. Escapes make a text longer, so this is more
+than the limit for one text."""
 
 
 class Node:

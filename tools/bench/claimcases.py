@@ -64,7 +64,7 @@ def partitions(cards: int = 4) -> Inventory:
 
 
 def of_size(inventory: Inventory, size: int) -> int:
-    """Return the set of partitions that have ``size`` slices."""
+    """Return the partitions that have ``size`` slices, as a bit set of devices."""
     return inventory.partition(["numa"])[(size,)]
 
 

@@ -57,7 +57,7 @@ class Seen:
 
 @attrs.frozen
 class Expected:
-    """Results of the reference's runs of one scenario. They end with a panic, if there is one."""
+    """Results of the reference's runs of one scenario. A panic ends a run."""
 
     config_error: str | None = None
     steps: Sequence[Facts] = ()

@@ -12,7 +12,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from tools.harness.model import Broken, Devices, devices
 
 PREFIX: Final = "dra:"
-"""Prefix of a ResourceClaim's name where devices are listed by resource."""
+"""Prefix of a ResourceClaim's name in mappings of devices by resource."""
 DRIVER: Final = "dra.example.com"
 _PER_THREAD: Final = 6
 _THREADS: Final = 4

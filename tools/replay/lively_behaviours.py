@@ -1,7 +1,7 @@
-"""Behaviours in lively scenarios in which a mock can easily differ from the kubelet.
+"""Behaviours of the kubelet in lively scenarios that a mock can easily get wrong.
 
-Each function returns whether a scenario, with the results of 1.37.2, has a behaviour. The sample of
-scenarios in the repository must have all of them; ``tools.vector_sample`` selects it so.
+Each function returns True if a scenario, with the results of 1.37.2, shows a behaviour. The sample
+of scenarios in the repository must show all behaviours; ``tools.vector_sample`` ensures this.
 """
 
 from __future__ import annotations

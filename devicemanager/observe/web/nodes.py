@@ -213,8 +213,8 @@ def _report(nodes: Mapping[str, NodeInfo], namespace: str, name: str) -> PodRepo
 
 
 def log_lines(status: ContainerStatus, text: str = "") -> list[str]:
-    """Return a generated log for a container, from its state, with ``text`` after its start. Empty
-    if the container has never run."""
+    """Return the lines of a generated log for a container: its start, ``text`` and its end. The
+    list is empty if the container has never run."""
     match status.state:
         case Running(started_at):
             return [*_started(status, started_at, status.restart_count, text)]
@@ -226,7 +226,8 @@ def log_lines(status: ContainerStatus, text: str = "") -> list[str]:
 
 
 def previous_lines(status: ContainerStatus, text: str = "") -> list[str]:
-    """Return a generated log for the container's previous run. Empty if there was none."""
+    """Return the lines of a generated log for the container's previous run. The list is empty if
+    there was no previous run."""
     if status.last_termination is None:
         return []
     return [*_ended(status, status.last_termination, max(0, status.restart_count - 1), text)]

@@ -62,7 +62,7 @@ def _rows(old: Table, new: Table) -> list[tuple[str, Any]]:
 
 
 def merged(old: Document, received: list[Change]) -> Document:
-    """Return the document ``old`` with the changes applied, as a page does it."""
+    """Return the document ``old`` with the changes applied, as a page applies them."""
     tables: dict[At, Table] = dict(old)
     for change in received:
         at = (change.name, change.group)
