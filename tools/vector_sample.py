@@ -360,8 +360,8 @@ def sample(vector_set: VectorSet, text: str) -> str:
 
 
 def older_results(text: str, lively_sample: str) -> str:
-    """Return results of an older version for one scenario of the sample, the shortest with a
-    forbidden sidecar; null for the others, which are not replayed."""
+    """Return the results of an older version for the sample. Only the shortest scenario with a
+    forbidden sidecar has results. All other scenarios have null and are not replayed."""
     ids = {json.loads(line)["id"] for line in lively_sample.splitlines()}
     results = [each for each in map(json.loads, text.splitlines()) if each["id"] in ids]
     forbidden = [each for each in results if _FORBIDDEN in _json(each) and each["expect"]]

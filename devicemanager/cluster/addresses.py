@@ -15,7 +15,8 @@ __all__ = ["PodAddresses", "UsedAddresses", "pod_network"]
 
 
 def pod_network(cidr: str) -> IPv4Network | IPv6Network:
-    """Parse a range of addresses. Raises ValueError."""
+    """Parse a range of addresses. Raises ValueError for an invalid range, or for one that is too
+    small."""
     try:
         found = ip_network(cidr)
     except ValueError:

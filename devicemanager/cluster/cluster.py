@@ -161,8 +161,8 @@ class Cluster:
 
         With ``shards``, also check the permissions for leases of shards in ``namespace``. With
         ``take_over``, the names can be those of nodes that another process runs. ``options`` are
-        those of the nodes, which can require more permissions. Raises ClusterError if the nodes
-        cannot join.
+        the options of the nodes, some of which require more permissions. Raises ClusterError if the
+        nodes cannot join.
         """
         if self._as_nodes == "strict":
             check_descriptors(len(names))

@@ -201,7 +201,7 @@ _OTHER_NODES: Final = ("allNodes", "nodeSelector", "perDeviceNodeSelection")
 def recorded(slices: Iterable[Mapping[str, Any]]) -> tuple[DriverLayout, ...]:
     """Return the layouts of the drivers that have published these ResourceSlices (v1).
 
-    The slices must be those of one node. Raises ClusterError with one line for other slices.
+    All slices must belong to the same node; otherwise, raises ClusterError with one line.
     """
     pools: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     nodes = set[str]()
@@ -210,8 +210,10 @@ def recorded(slices: Iterable[Mapping[str, Any]]) -> tuple[DriverLayout, ...]:
         nodes.add(_node_of(each))
         pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(spec)
     if len(nodes) != 1:
-        found = ", ".join(sorted(nodes)) or "none"
-        raise ClusterError(f"slices of {len(nodes)} nodes ({found}): expected those of one node")
+        found = (
+            f"slices of {len(nodes)} nodes ({', '.join(sorted(nodes))})" if nodes else "no slices"
+        )
+        raise ClusterError(f"{found}: expected the slices of one node")
     (node,) = nodes
     drivers = sorted({driver for driver, _ in pools})
     return tuple(

@@ -184,7 +184,8 @@ class NodeSpecs:
         )
 
     def resized(self, count: int) -> Self:
-        """Return the specification of another number of nodes of this kind. Raises ClusterError."""
+        """Return the specification of another number of nodes of this kind. Raises ClusterError if
+        the number is out of range."""
         _check_count(count, 0)
         return attrs.evolve(self, names=_names(self.prefix, count))
 

@@ -1,4 +1,4 @@
-"""Leases for which several processes compete: those of shards, and those of the processes.
+"""Leases for which several processes compete: one per shard, and one per process.
 
 Each process writes a Lease with the version that it has read, so only the first write succeeds. The
 clocks of two processes are never compared. A Lease is free if it has not changed for its whole
@@ -40,7 +40,8 @@ class SharedLease:
         identity: str,
         monotonic: Callable[[], float],
     ) -> None:
-        """``path`` is that of all Leases in the namespace; ``identity`` is that of this process."""
+        """``path``: API path of all Leases in the namespace. ``identity``: identity of this
+        process."""
         self._api = api
         self._path = path
         self._name = name

@@ -271,7 +271,9 @@ def _checked(claim: Claim, prepared: Iterable[PreparedDevice]) -> tuple[Prepared
     devices = tuple(prepared)
     for each in devices:
         if not isinstance(each, PreparedDevice) or each.device not in claim.devices:
-            raise ValueError(f"expected devices of the claim, from device.prepared(), not {each!r}")
+            raise ValueError(
+                f"invalid result {each!r}: return device.prepared(…) for devices of the claim"
+            )
     return devices
 
 

@@ -187,7 +187,9 @@ class SlicePublisher:
         # Clusters before 1.36 store no taints by default. The author did not ask for this one.
         asked = without_taint(self._driver, wanted)
         if is_new and (lost := lost_fields(asked, found)):
-            error = DroppedFields(f"the API server did not store {', '.join(lost[:5])}")
+            error = DroppedFields(
+                f"the API server did not store {', '.join(lost[:5])}: check its feature gates"
+            )
             self._report(error, "publishing ResourceSlices")
 
 

@@ -239,7 +239,11 @@ def test_recorded_slices_can_lack_kind_and_version(tmp_path):
 @pytest.mark.parametrize(
     ("slices", "flags", "message"),
     [
-        ([slice_of("a"), slice_of("b")], [], "slices of 2 nodes (a, b): expected those of one"),
+        (
+            [slice_of("a"), slice_of("b")],
+            [],
+            "slices of 2 nodes (a, b): expected the slices of one node",
+        ),
         ([slice_of(None, allNodes=True, pool="p")], [], "has no spec.nodeName"),
         ([slice_of("a", devices=[{"name": "No"}])], [], "spec.devices[0].name"),
         ([{"kind": "Pod"}], [], "no ResourceSlices"),

@@ -2,7 +2,7 @@
 
 Entries are patterns of names; the first one that matches an attack counts. A planted bug (see
 ``tools.harness.planted``) stands for the family of bugs that the text names. If gRPC or the kernel
-is the guard, the planted bug is code in front of it, as a careless server would have.
+is the guard, the planted bug puts a careless server in front of gRPC.
 """
 
 from __future__ import annotations

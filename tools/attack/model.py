@@ -96,8 +96,8 @@ class Outcome:
 
 @attrs.frozen
 class Quiet:
-    """Times in seconds without an attack. The defaults are those of an idle machine; faster ones
-    are rounded up to them, because very short times vary most."""
+    """Times in seconds without an attack. The defaults are the times of an idle machine. A shorter
+    measured time is replaced by the default, because very short times vary most."""
 
     start: float = 0.6
     stop: float = 0.3

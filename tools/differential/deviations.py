@@ -95,7 +95,7 @@ DEVIATIONS: Final[tuple[Deviation, ...]] = (
     ),
     Deviation(
         "health updates without the gate",
-        "`MockKubelet.health_updates` is there without the gate ResourceHealthStatus, too",
+        "`MockKubelet.health_updates` exists even without the gate ResourceHealthStatus",
         _is_reported_with_the_gate_off,
     ),
 )

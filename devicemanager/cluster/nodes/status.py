@@ -1,9 +1,9 @@
 """Registration and status of a Node (``pkg/kubelet/kubelet_node_status.go``, v1.32).
 
-Every node checks its status every ten seconds, and most checks find no change. To be cheap, a
-check first compares a hash of the inputs (``_inputs``). Only if the hash differs, it computes the
-whole status and compares its digest, without heartbeat times. Only if the digest differs, too, a
-request is sent.
+Every node checks its status every ten seconds, and most checks find no change. To be cheap, a check
+has up to three steps. First it compares a hash of the inputs (``_inputs``). If the hash differs, it
+computes the whole status and compares a digest without heartbeat times. If the digest differs, it
+sends a request.
 """
 
 from __future__ import annotations

@@ -204,8 +204,8 @@ class PodManager:
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self.lock = threading.Lock()
-        """Guards the dict of pods and the marked fields of ``PodState``. Code that holds it must
-        take no other lock, except that of the addresses."""
+        """Guards the dict of pods and the marked fields of ``PodState``. Code that holds this lock
+        must take no other lock, except ``UsedAddresses.lock``."""
         self._pods: dict[str, PodState] = {}
 
     def get(self, uid: str) -> PodState | None:

@@ -76,8 +76,8 @@ class NodesServer(HttpServerThread):
         address that other hosts can reach; their users can then read everything. ``certfile`` and
         ``keyfile`` (PEM) enable TLS, which the API server requires. Clients are not authenticated.
 
-        Raises ValueError for an invalid or forbidden address. Raises it, too, if only one of the
-        files is set, or if the files are not a certificate and its key.
+        Raises ValueError for an invalid or forbidden address, if only one of the files is set, or
+        if the files are not a certificate and its key.
         """
         super().__init__()
         self._tcp = TcpAddress.allowed(address, allow_remote)
