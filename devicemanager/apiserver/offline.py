@@ -35,7 +35,7 @@ class Problem:
 
 @attrs.define
 class Report:
-    """Results of the checks."""
+    """Result of ``check_objects``."""
 
     checked: int = 0
     """Number of checked objects of resource.k8s.io."""

@@ -32,7 +32,8 @@ class PoolLayout:
     name: str
     """Name of the pool, with ``{node}`` for the name of the node."""
     slices: tuple[JsonObject, ...]
-    """The fields ``devices`` or ``sharedCounters``, and others, of ``spec`` of each slice."""
+    """Part of ``spec`` of each slice, such as ``devices`` or ``sharedCounters``. ``specs`` adds the
+    fields that depend on the node."""
 
 
 @attrs.frozen(eq=False)

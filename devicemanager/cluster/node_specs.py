@@ -43,7 +43,7 @@ class Numbering:
 
     first: int = 0
     step: int = 1
-    """Number of kinds."""
+    """Number of kinds: the distance between the numbers of two consecutive nodes of a kind."""
     total: int = 0
     """Number of parts of the range of pod addresses; 0 for one part per node."""
 

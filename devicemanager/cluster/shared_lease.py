@@ -102,7 +102,7 @@ class SharedLease:
         self.holder, self.renewed, self._spec = self._identity, began, ""
 
     def forget(self) -> None:
-        """Create the Lease with the next write, because another client deleted or took it."""
+        """Make the next write create the Lease, because another client has deleted or taken it."""
         self._version = None
 
 

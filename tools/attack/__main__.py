@@ -130,7 +130,7 @@ def save(path: Path, results: Results) -> None:
 
 
 def load(path: Path) -> dict[str, Outcome]:
-    """Return the results in a file of ``save``, by name of the attack."""
+    """Return the results in a file that ``save`` has written, by name of the attack."""
     return {
         name: Outcome(**{**fields, "problems": tuple(fields["problems"])})
         for name, fields in _raw(path).items()

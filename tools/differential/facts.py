@@ -126,9 +126,8 @@ def _checkpoint(text: bytes) -> Iterator[_Pair]:
 
 
 def _in_order(text: bytes) -> str:
-    """Return the text with entries and IDs sorted, and without the checksum of their order.
-
-    The order of keys, the form of empty values, escapes and spaces do not change.
+    """Return the text with entries and IDs sorted, and without the checksum, which depends on their
+    order. The order of keys, the form of empty values, escapes and spaces do not change.
     """
     data = json.loads(text)
     form = json.dumps(data, separators=(",", ":"), ensure_ascii=False)

@@ -249,7 +249,8 @@ def _is_ignored(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 def _is_admitted(step: Step, path: str, wanted: Any, ours: Any) -> bool:
     """True if the mock admits a pod that the reference rejects because of a bug.
 
-    The bugs are: a limit of 0 or a finished init container counts (Q5, Q16); devices leak (Q4).
+    The bugs are: the kubelet counts a limit of 0 (Q5) or a finished init container (Q16), or does
+    not free devices (Q4).
     """
     message = next(
         (

@@ -70,9 +70,8 @@ def target(
     planted: str,
     words: str | tuple[str, ...] = (),
 ) -> Callable[[Callable[[], Run]], Callable[[], Run]]:
-    """Register the decorated function as the ``load`` of a target.
-
-    Several packages, or several words without spaces, are separated by spaces.
+    """Register the decorated function as the ``load`` of a target. The arguments are the fields of
+    ``Target``. In ``packages``, spaces separate the names. ``words`` can be such a text, too.
     """
 
     def register(load: Callable[[], Run]) -> Callable[[], Run]:

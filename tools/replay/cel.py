@@ -64,7 +64,8 @@ def replay_file(path: Path, versions: Sequence[str] = tuple(VERSIONS)) -> Iterat
 
 
 def read_devices(path: Path) -> Mapping[str, dra.Device]:
-    """Return the devices for a file of rows: ``NAME-devices.json``, or the shared file."""
+    """Return the devices for a file of rows, by name. They are in ``NAME-devices.json`` beside the
+    file ``NAME.jsonl``, or in the file that all sets share."""
     own = path.with_name(f"{path.stem}-devices.json")
     file = own if own.exists() else path.with_name(_SHARED_DEVICES)
     try:

@@ -72,8 +72,8 @@ class StressNode(Node):
         self._next = 0.0
 
     def restart_plugin(self) -> bool:
-        """Restart the plugin and wait for its devices. False if it is too early for a restart;
-        nothing is done then."""
+        """Restart the plugin and wait for its devices. If the last restart is too recent, do
+        nothing and return False."""
         with self._restarting() as may:
             if may:
                 with self.of_plugin.one():
@@ -81,8 +81,8 @@ class StressNode(Node):
         return may
 
     def restart_kubelet(self) -> bool:
-        """Restart the kubelet, then the plugin. False if it is too early for a restart; nothing is
-        done then."""
+        """Restart the kubelet, then the plugin. If the last restart is too recent, do nothing and
+        return False."""
         with self._restarting() as may:
             if may:
                 # Count it as a restart of the plugin, too: its devices are not registered

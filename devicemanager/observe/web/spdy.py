@@ -94,7 +94,7 @@ class Stream:
 
 
 class Connection:
-    """Server side of a connection."""
+    """Server side of one SPDY/3.1 connection. ``streams`` gets the data of the client."""
 
     def __init__(self, streams: Streams, write: Callable[[bytes], object]) -> None:
         self._streams = streams

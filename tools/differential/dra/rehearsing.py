@@ -145,7 +145,8 @@ def _plain(error: str, case: Scenario) -> str:
 
 
 def _real(case: Scenario, steps: Sequence[Plain]) -> dict[str, str]:
-    """Return the error of each pod by UID, in the words of a rehearsal; empty for no error."""
+    """Return the error of each pod by UID, in the form in which a rehearsal has errors; empty for
+    no error."""
     errors = {}
     for op, step in list(zip(case["ops"], steps, strict=True))[case["before"] :]:
         error = step.get("error") or ""

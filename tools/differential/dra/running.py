@@ -56,7 +56,7 @@ def play(scenario: Scenario, version: str) -> Plain:
 
 
 class DraComparison(Comparison):
-    """Compare the DRA managers."""
+    """Comparison of the kubelet's DRA manager and the mock at one kubelet version."""
 
     def _repeats(self, scenario: Scenario) -> int:
         # A driver that does not respond in time makes each run slow.
