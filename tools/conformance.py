@@ -54,7 +54,7 @@ _BAD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR)
 
 @attrs.frozen
 class _Matrix:
-    """The programs of one kind, and what the checks must say about them."""
+    """The programs of one kind, and the expected results of the checks."""
 
     kind: str
     cases: Sequence[Case]
@@ -221,7 +221,7 @@ def _good(programs: _Matrix, job: _Job) -> _Result:
 
 
 def _correct(programs: _Matrix, job: _Job) -> _Result:
-    """Check a correct program of another kind."""
+    """Check a correct program other than the good one."""
     subject = programs.subjects[job.name]
     program = attrs.evolve(programs.program(*subject.switches), restart=subject.restart)
     checks = programs.select(subject.checks if job.own else ())

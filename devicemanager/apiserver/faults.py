@@ -57,8 +57,8 @@ class Faults:
     ) -> None:
         """Add a fault: respond to matching requests with the status code ``code``.
 
-        The fault fires for a matching request with the given probability. After it has fired
-        ``times`` times, it no longer fires; None means no limit.
+        The fault fires for a matching request with the given probability, and at most ``times``
+        times. None means no limit.
         """
         with self._lock:
             self._failures.append(_Failure(code, matches, times, probability))

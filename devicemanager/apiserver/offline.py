@@ -167,7 +167,7 @@ class _Checker:
 
 
 _ADMIN: Mapping[str, str] = {"resource.kubernetes.io/admin-access": "true"}
-"""Labels of namespaces that are not in the files."""
+"""Labels of namespaces that are not in the files: claims in them may use admin access."""
 
 
 def _capacity(device: Object) -> list[str]:

@@ -405,7 +405,7 @@ class FakeApiServer:
 
     @contextlib.contextmanager
     def _counted_watch(self) -> Iterator[None]:
-        """Count a watch. Raises StatusError if there are too many."""
+        """Count a watch during the ``with`` block. Raises StatusError if there are too many."""
         if not self._watches.acquire(blocking=False):
             raise StatusError(429, "too many watches")
         try:
@@ -429,7 +429,8 @@ class _Server(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._idle: dict[socket.socket, None] = {}
-        """Connections that wait for a complete request, in the order in which they began to."""
+        """Connections that wait for a complete request, in the order in which they began to
+        wait."""
         super().__init__(address, _HttpHandler)
 
     def get_request(self) -> tuple[Any, Any]:
@@ -538,7 +539,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
     wbufsize = -1
     server: _Server
     received = 0
-    """Bytes of the body of the request in progress."""
+    """Number of received bytes of the body of the request in progress."""
 
     def handle_one_request(self) -> None:
         self.server.set_idle(self.connection)

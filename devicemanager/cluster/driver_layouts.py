@@ -45,8 +45,7 @@ class DriverLayout:
     devices: frozenset[str]
     """Names of all devices."""
     by_version: dict[str, tuple[PoolLayout, ...]] = attrs.field(factory=dict)
-    """The pools converted to other versions of the API than v1, by version. Each is converted
-    once."""
+    """Pools in versions of the API other than v1, by version. Each is converted once."""
 
     @classmethod
     def of(cls, driver: str, pools: Iterable[PoolLayout]) -> DriverLayout:
@@ -108,7 +107,7 @@ def _as_v1beta1(part: JsonObject) -> JsonObject:
 def _changed(
     driver: str, part: JsonObject, unhealthy: Collection[str], lost: Collection[str]
 ) -> list[JsonObject]:
-    """Return the devices of a slice without lost ones, and with taints of unhealthy ones."""
+    """Return the devices of a slice without the lost devices. Unhealthy devices get a taint."""
     return [
         _tainted(driver, each) if each["name"] in unhealthy else each
         for each in part["devices"]

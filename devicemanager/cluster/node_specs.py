@@ -113,7 +113,7 @@ class NodeSpecs:
         """Return the specification of ``count`` nodes, ``PREFIX-0``, ``PREFIX-1`` and so on.
 
         The first ``full`` nodes have a ``MockKubelet`` in ``ROOT/node-0`` and so on, with the
-        devices of plugins that register with it. Its DRA manager gets ResourceClaims from the
+        devices of plugins that register with it. Their DRA managers get ResourceClaims from the
         cluster in ``kubeconfig``. All other nodes are in-memory nodes with the simulated devices.
         ``names`` replaces the names. The number of nodes of a ``kind`` can be 0. Raises
         ClusterError for a number out of range.

@@ -62,7 +62,7 @@ class Node:
         self._kubelet.wait_for_resource(resource, count, timeout)
 
     def admit(self, uid: str, resource: str, count: int) -> list[str]:
-        """Admit a pod and return its device IDs. Raises Rejected."""
+        """Admit a pod and return its device IDs. Raises Rejected if the kubelet rejects the pod."""
         manifest = pod_manifest(f"pod-{uid}", {resource: count}, uid=uid)
         self._kubelet.admit(manifest, start=self._starts).raise_for_rejection()
         return self._kubelet.devices(uid)["main"][resource]

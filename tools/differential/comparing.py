@@ -109,7 +109,7 @@ def compare(
     ours: Mapping[str, Any],
     quirks: str = "reference",
 ) -> list[Disagreement]:
-    """Return all disagreements. If a deviation explains one, it is set.
+    """Return all disagreements, each with the deviation that explains it, if any.
 
     With the quirks ``default``, the rules of ``quirk_deviations`` can explain a disagreement, too.
     A rule can say that the mock is now in another state. Then later steps are not compared.

@@ -75,7 +75,7 @@ def _pods_of_file(text: str | None) -> set[str]:
 
 
 def _is_panic_of_two_admissions(fact: Fact) -> bool:
-    """True if the mock continues where the reference panics: it has lost a pod's reusable
+    """True if the mock continues where the reference panics because it has lost a pod's reusable
     devices."""
     steps = steps_of(fact.scenario)
     return (

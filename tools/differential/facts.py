@@ -176,7 +176,7 @@ def _pod(path: str, pod: Mapping[str, Any]) -> Iterator[_Pair]:
 
 
 def _resources(path: str, answer: Mapping[str, Any]) -> Iterator[_Pair]:
-    """Yield devices, CPUs, memory and claims."""
+    """Yield the facts about devices, CPUs, memory and claims."""
     for resource, devices in _by_resource(answer.get("devices") or ()).items():
         yield f"{path} {resource}", devices
     rest = {name: answer[name] for name in answer.keys() - {"name", "devices"} if answer[name]}

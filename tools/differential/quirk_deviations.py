@@ -109,8 +109,8 @@ def _from_file(step: Step, entry: str) -> bool:
 
 
 def _is_present_health(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """True if a device that is no longer listed is Unknown, or one without a plugin is
-    Unhealthy."""
+    """True if, in the mock, a device is Unknown because it is no longer listed, or Unhealthy
+    because it has no plugin."""
     if not path.startswith("status ") or _ABSENT in (wanted, ours) or wanted.keys() != ours.keys():
         return False
     resource = path.split(" ")[3]

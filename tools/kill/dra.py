@@ -66,7 +66,8 @@ def dra_on_disk(root: Path, in_driver: Collection[str]) -> dict[str, Devices]:
     """Return the devices of each pod's ResourceClaims in the state file.
 
     Raises Broken if the file does not load, if a device is prepared for two claims, or if the
-    driver has prepared a claim that is not in the file. ``in_driver`` are the UIDs of its claims.
+    driver has prepared a claim that is not in the file. ``in_driver`` are the UIDs of the claims
+    that the driver has prepared.
     """
     path = root / checkpoint.dra.STATE_NAME
     if not path.exists():

@@ -83,7 +83,8 @@ def _panic_differences(
 
 
 def _as_list(lists: Mapping[str, Any]) -> Any:
-    """Return ``"as list"`` if v1alpha1 shows what v1 shows, without NUMA nodes."""
+    """Return ``"as list"`` if the v1alpha1 response has the same devices as the v1 response, else
+    the v1alpha1 response."""
     listed = {
         pod: {
             container: {

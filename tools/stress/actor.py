@@ -252,7 +252,8 @@ class Actor:
             raise Broken(f"{source} shows {sorted(found)} for pod {uid}, expected {expected}")
 
     def _plugin_was_registered(self, since: int) -> bool:
-        """True if the plugin has not been restarted since this count of restarts."""
+        """True if no restart of the plugin was in progress at the count ``since``, and none has
+        begun afterwards."""
         return since % 2 == 0 and since == self._node.of_plugin.count
 
     # -- restarts --------------------------------------------------------------------

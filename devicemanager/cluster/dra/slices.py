@@ -61,7 +61,8 @@ class NodeSlices:
         """Drivers that publish their slices again after a delay."""
 
     def joined(self, *, is_new: bool) -> None:
-        """Publish all slices of a node that joins. An existing node wipes its slices first."""
+        """Publish all slices of a node that joins. If its Node already existed, wipe the slices
+        first."""
         self._queue(self._publish_all if is_new else self._wipe_all)
 
     def restarted(self) -> None:

@@ -53,7 +53,7 @@ class DriverCall:
 
     rpc: str
     version: str
-    """``v1`` or ``v1beta1``."""
+    """Version of the service that was called: ``v1`` or ``v1beta1``."""
     claims: tuple[tuple[str, str, str], ...]
     """Namespace, name and UID of each claim."""
 

@@ -32,8 +32,8 @@ def _is_another_order(fact: Fact) -> bool:
 
 
 def _has_another_driver_first(fact: Fact) -> bool:
-    """True if the reference has the mock's claims, with the mock's number of devices of each
-    driver, but not in one run.
+    """True if the mock's claims, and its number of devices of each driver, occur in runs of the
+    reference, but not together in one run.
 
     The driver that fails ends the calls. In the kubelet, only the drivers that come before it in a
     rotation have prepared the claim.
@@ -51,7 +51,7 @@ def _has_another_driver_first(fact: Fact) -> bool:
 
 
 def _numbers(claims: list[Any]) -> dict[tuple[str, str], int]:
-    """Return the number of devices in a file by claim, as text, and driver."""
+    """Return the numbers of devices in a file, by claim (as text) and driver."""
     return {
         (json.dumps(claim), driver): number
         for *claim, numbers in claims

@@ -138,7 +138,8 @@ def compare(reference: Reference, version: str, found: Iterator[Plain]) -> Rehea
 
 
 def _plain(error: str, case: Scenario) -> str:
-    """Return the error without the driver: which of several missing ones it names is random."""
+    """Return the error without the name of the driver, which is random if several drivers are
+    missing."""
     for driver in case["missing"]:
         error = error.replace(driver, "MISSING")
     return error

@@ -96,7 +96,7 @@ def expected_of(answer: Mapping[str, Any]) -> Expected:
 def compare(
     scenario: Scenario, version: str, wanted: Expected, played: Plain
 ) -> list[Disagreement]:
-    """Return all disagreements. If a deviation explains one, it is set."""
+    """Return all disagreements, each with the deviation that explains it, if any."""
     steps = with_known_changes(played["runs"][0]["steps"])
     run = {"steps": steps, "panic": None}
     found = [
