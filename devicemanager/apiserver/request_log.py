@@ -111,7 +111,7 @@ class RequestLog:
             if not self._changed.wait_for(lambda: len(self._find(fields)) >= count, timeout):
                 found = len(self._find(fields))
                 raise TimeoutError(
-                    f"{found} of {count} requests with {fields} within {timeout:g} s"
+                    f"waited {timeout:g} s for {count} requests with {fields}, found {found}"
                 )
             return self._find(fields)
 

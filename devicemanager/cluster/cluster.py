@@ -259,7 +259,7 @@ class Cluster:
                 found = self._kinds.get(kind)
                 kinds = ", ".join(sorted(self._kinds)) or "none"
             if found is None:
-                raise RequestError(f"unknown kind {kind[:200]!r}: this process has {kinds}")
+                raise RequestError(f"unknown kind {kind[:200]!r}: kinds of this process: {kinds}")
             try:
                 self._scale(*found, count)
             except ClusterError as error:

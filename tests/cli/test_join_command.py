@@ -130,7 +130,7 @@ def test_missing_permissions_change_nothing(rejected, apiserver, kubeconfig):
 def test_join_rejects_existing_foreign_node(rejected, apiserver, kubeconfig):
     apiserver.create("nodes", {"metadata": {"name": "virtual-1"}})
     line = rejected("--kubeconfig", kubeconfig, "--prefix", "virtual", "--nodes", "2")
-    assert "1 of the names belong to Nodes that devicemanager did not create" in line
+    assert "these names belong to Nodes that devicemanager did not create" in line
     assert [each["metadata"]["name"] for each in apiserver.all("nodes")] == ["virtual-1"]
 
 
