@@ -30,7 +30,7 @@ class Fact:
     devices: Sequence[Mapping[str, Collection[str]]] = ()
     """Devices of each pod in the reference, by step."""
     is_random: bool = False
-    """True if ``expected`` contains all values seen."""
+    """True if ``expected`` contains all values that the reference had in its runs."""
 
 
 @attrs.frozen

@@ -1,4 +1,5 @@
-"""Replay scenarios in which pods run and end. README-lively.md beside the vectors has the format.
+"""Replay *lively* scenarios, in which pods run and end. README-lively.md beside the vectors has the
+format.
 
 ``lively_node`` runs a scenario on a mock kubelet with the quirks of the reference, and
 ``lively_expected`` compares the results. This module reads the files and selects the expected

@@ -1,4 +1,4 @@
-"""Behaviours of the kubelet in lively scenarios that a mock can easily get wrong.
+"""Behaviours of the kubelet in lively scenarios (``lively``) that a mock can easily get wrong.
 
 Each function returns True if a scenario, with the results of 1.37.2, shows a behaviour. The sample
 of scenarios in the repository must show all behaviours; ``tools.vector_sample`` ensures this.

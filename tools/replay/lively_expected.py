@@ -1,4 +1,4 @@
-"""Expected results in a file of lively scenarios, and their differences from a replay.
+"""Expected results in a file of lively scenarios (``lively``), and their differences from a replay.
 
 A step's state is a JSON merge patch on the state of the step before (RFC 7386). ``random`` lists
 the facts that the reference chose at random, with the values that were seen. The replay must have

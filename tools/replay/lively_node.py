@@ -1,4 +1,4 @@
-"""Run a lively scenario: pods are admitted, run and end, and plugins come and go.
+"""Run a lively scenario (``lively``): pods are admitted, run and end, and plugins come and go.
 
 Theory of operation. A scenario runs on a ``MockKubelet`` with its real files and its real
 PodResources service. Plugins are fakes without sockets. After each operation, ``_Node._observe``
