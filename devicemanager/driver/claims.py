@@ -1,6 +1,6 @@
 """Prepare and unprepare claims: call the author's methods and store the results.
 
-The steps of a prepare. The driver recovers from a crash after any of them:
+A prepare has four steps. The driver recovers from a crash after each of them:
 1. The claim is stored without a result. From now on, the author's ``unprepare`` is called for it.
 2. The author prepares the devices.
 3. The result is stored, with the content of all files.

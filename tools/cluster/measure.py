@@ -1,8 +1,8 @@
 """Measure the cost of virtual nodes in a cluster: ``python -m tools.cluster.measure``.
 
 Prints one figure per line. The control plane runs on the same machine, so elapsed times include it.
-CPU time per operation is that of this process only. "Net" CPU time excludes idle nodes, which use
-it mostly for leases, and the measurement.
+CPU time per operation is that of this process only. "Net" CPU time does not include the measurement
+itself or the work of idle nodes, which is mostly the renewal of leases.
 """
 
 from __future__ import annotations

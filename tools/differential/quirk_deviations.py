@@ -2,7 +2,8 @@
 
 Each rule belongs to a quirk of docs/kubelet-behaviour.md, and defines the value that the mock must
 have. After some differences, the two nodes are in different states, for example because a device is
-free in only one of them. Such a rule has ``parts``: later steps are not compared.
+free in only one of them. The rule for such a difference has ``parts`` set, and later steps are not
+compared.
 """
 
 from __future__ import annotations
