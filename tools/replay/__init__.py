@@ -1,7 +1,7 @@
 """Replay recorded vectors through the product's code and report differences.
 
-Input: a file of vectors, such as checkpoints, admission scenarios or structured claims. Output: the
-differences of each vector, and ``N of M agree``.
+Input:  a file of vectors, such as checkpoints, admission scenarios or structured claims.
+Output: the differences of each vector, and ``N of M agree``.
 
 Each format has a module, such as ``checkpoint``. ``report`` reads files, compares values and
 prints.
