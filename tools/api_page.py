@@ -92,9 +92,7 @@ def _kind(value: object) -> str:
 
 def text_of_value(package: ModuleType, name: str) -> str:
     """Return the docstring below the assignment of the constant or type alias ``name`` of a
-    package.
-
-    A package can re-export a value, also of another package, so all its modules are searched.
+    package. The package can re-export a value from another module, so all modules are searched.
     """
     value = getattr(package, name)
     home = sys.modules[value.__module__] if isinstance(value, NewType) else _home(package, name)
@@ -114,7 +112,8 @@ def text_of_value(package: ModuleType, name: str) -> str:
 
 
 def _home(package: ModuleType, name: str) -> ModuleType:
-    """Return the module from which a package imports a name; the package if it is its own."""
+    """Return the module from which a package imports a name; the package itself if it defines the
+    name."""
     for statement in ast.walk(ast.parse(Path(package.__file__ or "").read_text())):
         if isinstance(statement, ast.ImportFrom) and statement.module is not None:
             module, names = statement.module, [each.name for each in statement.names]

@@ -1,13 +1,13 @@
 """``python -m tools.conformance``: run the conformance suite on good and broken programs.
 
-The good plugin must pass all checks, with three seeds, and so must correct plugins of other kinds,
-such as one whose first device list is empty. The breakable plugin has switches, each of which adds
-one bug. With a switch, the checks for this bug must fail, and no others, and the report must name
-one cause. Times are compared with that of the good plugin. Several programs are checked at the same
-time, because the checks mostly wait. The last line is a summary. The exit status is 0 if all
-results are as expected. With ``--own``, only the checks for the bug of a switch are run, which
-takes 3 minutes. With ``--repeat 20``, the correct plugins are checked 20 times instead, and no
-verdict may differ between the runs.
+The good plugin must pass all checks with three seeds. Correct plugins of other kinds must also pass
+all checks, such as a plugin whose first device list is empty. The breakable plugin has switches,
+each of which adds one bug. With a switch, only the checks for its bug must fail, and the report
+must name one cause. The time of each run is compared with that of the good plugin. Several programs
+are checked at the same time, because the checks mostly wait. The last line is a summary. The exit
+status is 0 if all results are as expected. With ``--own``, only the checks for the bug of a switch
+are run, which takes 3 minutes. With ``--repeat 20``, the correct plugins are checked 20 times
+instead, and no verdict may differ between the runs.
 
 The same follows for DRA drivers. Broken drivers only get the checks for their bug, because a run
 of all checks takes a minute. ``--only plugins`` and ``--only drivers`` select one of the two.
@@ -54,7 +54,7 @@ _BAD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR)
 
 @attrs.frozen
 class _Matrix:
-    """The programs of one kind, and what the checks must say about them."""
+    """The programs of one kind, and the expected results of the checks."""
 
     kind: str
     cases: Sequence[Case]
@@ -102,7 +102,7 @@ _MATRICES = {
 
 @attrs.frozen
 class _Job:
-    """One run of a suite on one program, in a process of its own."""
+    """One run of a suite on one program, in a separate process."""
 
     kind: str
     role: str
@@ -221,7 +221,7 @@ def _good(programs: _Matrix, job: _Job) -> _Result:
 
 
 def _correct(programs: _Matrix, job: _Job) -> _Result:
-    """Check a correct program of another kind."""
+    """Check a correct program other than the good one."""
     subject = programs.subjects[job.name]
     program = attrs.evolve(programs.program(*subject.switches), restart=subject.restart)
     checks = programs.select(subject.checks if job.own else ())
@@ -262,12 +262,13 @@ def _result(job: _Job, report: Report, lines: Sequence[str], wrong: int) -> _Res
 
 
 _LONGEST = 1.3
-"""Longest time of a run with one bug, as a multiple of that of the good program."""
+"""Maximum time of a run with one bug, as a multiple of the good program's time."""
 
 
 def _compare_times(programs: _Matrix, results: Sequence[_Result]) -> None:
-    """Print the switches whose run takes much longer than the good program's, and much longer than
-    ``recover_seconds``: only this wait shows that a program does not register again."""
+    """Print the switches whose run takes too long: more than ``_LONGEST`` times the good program's
+    run or ``recover_seconds``, whichever is longer. A check must wait for ``recover_seconds`` to
+    find that a program does not register again."""
     good = [each.seconds for each in results if each.job.role == "good"]
     usual = sum(good) / len(good)
     cases = {case.switch: case for case in programs.cases}

@@ -26,7 +26,8 @@ class Room:
     """Line of the table of rooms, with full module names."""
 
     imports: tuple[str, ...]
-    """Rooms that this room may import, without the rooms inside them; or single modules."""
+    """Rooms and single modules that this room may import. A room in this list does not include the
+    rooms inside it."""
     never: frozenset[str]
     """Modules of the standard library and of other distributions that the room must not use."""
     alone: bool

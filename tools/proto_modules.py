@@ -227,7 +227,7 @@ class _Writer:
 
 
 def _element(field: FieldDescriptorProto) -> str:
-    """Return the type of a field's value, or of one of its values."""
+    """Return the type of a field's value; for a repeated field, the type of one value."""
     return _SCALARS.get(field.type) or field.type_name.rpartition(".")[2]
 
 

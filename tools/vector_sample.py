@@ -6,9 +6,10 @@ still fail if a decision of the code is broken. Therefore the code that vectors 
 1. Replay each vector under branch coverage, with all caches cleared before it. Its *features*
    are the branches it takes, the messages it expects, and its configuration (policy, scope,
    kubelet version and the like).
-2. Repeatedly choose the vector with the highest value of its features per byte. The more chosen
-   vectors have a feature, the less it is worth. If ``ENOUGH`` of them have it, it is worth nothing.
-   One vector per branch is not enough: it would run a broken line, but often not fail.
+2. Repeatedly choose the vector with the highest value of its features per byte. The value of a
+   feature falls with each chosen vector that has the feature. If ``ENOUGH`` chosen vectors have it,
+   its value is 0. One vector per branch is not enough: it would run a broken line, but often not
+   fail.
 3. Stop when no vector adds a value, or when the size limit of the set (``budget``) is reached.
 
 The choice is deterministic. Texts for people (``note``, ``why``, ``source``, ``tags``) are left
@@ -53,7 +54,8 @@ _CHEAP: Final = 10_000
 """Largest cost of a selector in the sample: the costliest evaluations take a second."""
 _BEHAVIOUR: Final = "behaviour"
 _WORTH: Final = 300
-"""Worth of a behaviour, as a number of branches: more than the branches of any scenario."""
+"""Value of a behaviour, as a number of branches. It is higher than the number of branches of any
+scenario."""
 _FORBIDDEN: Final = "InitContainerRestartPolicyForbidden"
 _PROSE: Final = ("note", "why", "source", "tags")
 _PROSE_LINES: Final = re.compile(rf"^  ({'|'.join(_PROSE)}): .*\n(?:   +.*\n)*", re.MULTILINE)
@@ -358,8 +360,8 @@ def sample(vector_set: VectorSet, text: str) -> str:
 
 
 def older_results(text: str, lively_sample: str) -> str:
-    """Return results of an older version for one scenario of the sample, the shortest with a
-    forbidden sidecar; null for the others, which are not replayed."""
+    """Return the results of an older version for the sample. Only the shortest scenario with a
+    forbidden sidecar has results. All other scenarios have null and are not replayed."""
     ids = {json.loads(line)["id"] for line in lively_sample.splitlines()}
     results = [each for each in map(json.loads, text.splitlines()) if each["id"] in ids]
     forbidden = [each for each in results if _FORBIDDEN in _json(each) and each["expect"]]

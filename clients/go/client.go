@@ -199,7 +199,8 @@ func (c *Client) ResourceClaim(ctx context.Context, namespace, name string) (*Re
 	return &answer, c.do(ctx, "GET", path, nil, &answer)
 }
 
-// ResourceSlices lists the ResourceSlices in the kubelet's memory; those of an API server are there.
+// ResourceSlices lists the ResourceSlices in the kubelet's memory. Slices that are stored on an API
+// server are not included.
 func (c *Client) ResourceSlices(ctx context.Context) (*ResourceSliceList, error) {
 	var answer ResourceSliceList
 	return &answer, c.do(ctx, "GET", "/dra/slices", nil, &answer)

@@ -11,8 +11,8 @@ Out: responses and watch events, as those of a real API server.
    ``bodies`` decodes JSON, YAML and protobuf (``protobuf``), and checks the types of fields
    (``structure``). Responses are JSON (``encoding``).
 2. ``authorization``: permissions of users, and the Node authorizer for impersonated nodes.
-3. ``faults``: an injected error replaces the response.
-4. ``conversion``: from the version of the request to the version in which objects are stored.
+3. ``faults``: an injected fault can replace the response by an error.
+4. ``conversion`` converts objects from the version of the request to the stored version.
 5. ``registry``: rules for create, update and delete: generated names, graceful deletion,
    finalizers, preconditions, subresources. ``patches`` applies patches. ``resources`` has the
    defaults of resource.k8s.io, and ``objects.dra`` its rules for valid objects.
@@ -28,8 +28,8 @@ Invariants:
 * All data is in memory. All users have one role. The only admission rules are those for Nodes and
   Pods. Use the server for tests and demos only.
 
-The tests in tests/cluster/peers run on this server and on a real control plane, and so do the
-requests in tests/apiserver/real_answers.
+The tests in tests/cluster/peers run on this server and on a real control plane. The requests in
+tests/apiserver/real_answers are sent to both.
 """
 
 from __future__ import annotations

@@ -126,9 +126,9 @@ def typed(target: Target, value: Object, *, strict: bool) -> Object:
 
 
 def typed_patch(target: Target, value: Object, patch: Object | None, *, strict: bool) -> Object:
-    """Return an object to which a patch was applied, as ``typed`` does.
+    """Check the result of a patch, and return it without unknown fields, as ``typed`` does.
 
-    ``patch``: the strategic merge patch; None for other patches.
+    ``patch``: the patch if it is a strategic merge patch, else None.
     """
     try:
         return _typed(target, value, strict)
@@ -180,13 +180,13 @@ _FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Lease": {"spec": "v1.LeaseSpec"},
 }
-"""Types in Go of fields, by kind, in addition to ``_METADATA``. A field comes after the object that
-contains it."""
+"""Go types of the fields to check, by kind and path. ``_METADATA`` has the fields of all kinds. A
+field comes after the object that contains it."""
 
 
 def _checked(value: Object, kind: str) -> Object:
-    """Return an object with metadata. Raises StructureError for a type error in a field that is
-    read."""
+    """Check the types of the fields that this project reads. Return the object, with empty metadata
+    if it had none. Raises StructureError for a wrong type."""
     if not isinstance(value, dict):
         raise StructureError(mismatch(value, kind, f"v1.{kind}"))
     value = {**value, "metadata": {} if value.get("metadata") is None else value["metadata"]}

@@ -40,9 +40,10 @@ class Controllers:
     ) -> None:
         """Create controllers for a server.
 
-        ``grace``: seconds without a renewal of its Lease after which a node becomes NotReady.
-        ``strict_claims``: remove reservations for pods that do not exist from every claim, as the
-        controller of a cluster does. False: only from claims that the scheduler has allocated.
+        ``grace``: seconds after the last renewal of its Lease at which a node becomes NotReady.
+        ``strict_claims``: True to remove the reservations of missing pods from every claim, as the
+        controller of a cluster does. False to remove them only from claims that the scheduler has
+        allocated.
         """
         self._server = server
         self._lifecycle = NodeLifecycle(grace)

@@ -167,7 +167,7 @@ def deletion_rejected(target: Target, field: str, wanted: str, found: str) -> St
 
 
 def invalid(target: Target, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """Return the error 422: the object violates rules."""
+    """Return the error 422 with the rules that the object breaks."""
     kind = target.kind
     what = f"{kind.name}.{kind.group}" if kind.group else kind.name
     causes = [{"reason": each.reason, "message": each.text, "field": each.field} for each in errors]

@@ -340,8 +340,8 @@ def _is_strict(request: HttpRequest) -> bool:
 
 
 def _bearer_token(authorization: str | None) -> str | None:
-    """Return the token of a header. The case of the scheme does not matter: Python's client sends
-    ``bearer``."""
+    """Return the token in an ``Authorization`` header; None without a bearer token. Python's client
+    writes the scheme as ``bearer``, so its case is ignored."""
     scheme, _, token = (authorization or "").partition(" ")
     return token if scheme.lower() == "bearer" else None
 

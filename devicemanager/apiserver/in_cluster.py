@@ -21,7 +21,7 @@ import attrs
 __all__ = ["DIRECTORY", "InCluster", "InClusterError"]
 
 DIRECTORY: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Directory of these files in a pod."""
+"""Directory in a pod with the files ``token``, ``ca.crt`` and ``namespace``."""
 _NAMES: Final = "IP:127.0.0.1,IP:::1,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default.svc"
 _DAYS: Final = "365"
 

@@ -184,9 +184,9 @@ class Kinds:
         raise KeyError(name)
 
     def of(self, api_version: str, name: str) -> tuple[Kind, str] | None:
-        """Return the kind of an object and its ``apiVersion``, given that and its ``kind``.
+        """Return the kind with a name such as ``Pod``, together with ``api_version``.
 
-        Return None if they are not served.
+        Return None if the server does not serve the kind at this ``apiVersion``.
         """
         for kind in self.all():
             if kind.name == name and api_version in self.versions(kind):

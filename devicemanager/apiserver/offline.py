@@ -35,7 +35,7 @@ class Problem:
 
 @attrs.define
 class Report:
-    """Results of the checks."""
+    """Result of ``check_objects``."""
 
     checked: int = 0
     """Number of checked objects of resource.k8s.io."""
@@ -167,7 +167,7 @@ class _Checker:
 
 
 _ADMIN: Mapping[str, str] = {"resource.kubernetes.io/admin-access": "true"}
-"""Labels of namespaces that are not in the files."""
+"""Labels of namespaces that are not in the files: claims in them may use admin access."""
 
 
 def _capacity(device: Object) -> list[str]:

@@ -103,10 +103,10 @@ def _merged_list(by: str, old: list[Any], new: list[Any]) -> list[Any]:
 # -- JSON patch ----------------------------------------------------------------------
 
 MOST_STEPS: Final = 10_000
-"""Steps of a JSON patch (``maxJSONPatchOperations``)."""
+"""Maximum number of steps in a JSON patch (``maxJSONPatchOperations``)."""
 _MOST_COPIED: Final = 3 << 20
-"""Bytes that the steps of a patch may copy: each of them could double the object
-(``AccumulatedCopySizeLimit``)."""
+"""Maximum number of bytes that all copy steps of a patch may copy together, because each copy can
+double the object (``AccumulatedCopySizeLimit``)."""
 
 
 def json_patch(old: Any, steps: Any) -> Any:

@@ -98,7 +98,8 @@ class PodClaims:
         return Plan(pod, target.name, tuple(allocated), new, extended)
 
     def commit(self, plan: Plan) -> None:
-        """Write the allocations and reservations of a plan. Raises StatusError."""
+        """Write the allocations and reservations of a plan. Raises StatusError if the server
+        rejects one of them."""
         for claim, result in plan.new:
             if claim["metadata"]["name"] == NO_NAME:
                 claim = self._create(plan, claim)

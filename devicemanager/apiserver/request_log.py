@@ -13,7 +13,7 @@ __all__ = ["LoggedRequest", "RequestLog"]
 
 _LIMIT: Final = 10_000
 _MOST_BYTES: Final = 256 << 20
-"""Bytes of the bodies that the log stores."""
+"""Maximum size of all stored bodies together, in bytes."""
 
 
 @attrs.frozen
@@ -111,7 +111,7 @@ class RequestLog:
             if not self._changed.wait_for(lambda: len(self._find(fields)) >= count, timeout):
                 found = len(self._find(fields))
                 raise TimeoutError(
-                    f"{found} of {count} requests with {fields} within {timeout:g} s"
+                    f"waited {timeout:g} s for {count} requests with {fields}, found {found}"
                 )
             return self._find(fields)
 

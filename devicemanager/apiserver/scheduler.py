@@ -56,7 +56,7 @@ def _bind(
 ) -> str | None:
     """Bind a pod to the best node and return the node's name; None if the pod must wait.
 
-    Raises StatusError.
+    Raises StatusError if the server rejects a request.
     """
     metadata = pod["metadata"]
     why = devices.why_not(pod)
@@ -123,7 +123,8 @@ class _Devices:
         return served_by_dra(pod, allocatable(node), self._resources)
 
     def commit(self, plan: Plan) -> bool:
-        """Write a plan. Return True if the pod can be bound now. Raises StatusError."""
+        """Write a plan. Return True if the pod can be bound now. Raises StatusError if the server
+        rejects the plan."""
         self._all.commit(plan)
         return self._all.is_ready(plan)
 

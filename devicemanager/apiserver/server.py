@@ -1,8 +1,8 @@
 """HTTP server of the fake API server: HTTP/1.1 on loopback, with a thread per connection.
 
-Clients must not lock out each other. If too many connections are open, a new one replaces the one
-that has waited for a request for longest. Watches have a lower limit than connections. A client
-that does not read is disconnected.
+Clients must not lock out each other. If too many connections are open, the server closes the one
+that has been idle for longest and accepts the new one. Watches have a lower limit than connections.
+A client that does not read is disconnected.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ __all__ = ["FakeApiServer"]
 
 _MAX_BODY: Final = 3 << 20
 _MOST_READ: Final = 16 << 20
-"""Bytes to read from a body that is too large, so that its client receives the response."""
+"""Maximum number of bytes to read from a body that is too large. Only a client that has sent its
+whole body reads the response."""
 _PIECE: Final = 1 << 16
 _LENGTH_DIGITS: Final = 15
 _MOST_CONNECTIONS: Final = 2048
-"""Open connections, each of which has a thread."""
+"""Maximum number of open connections. Each has a thread."""
 _LEAST_CONNECTIONS: Final = 16
 _ACCEPT_PAUSE: Final = 0.2
 """Seconds before the next attempt to accept, for example while no descriptor is free."""
@@ -228,7 +229,10 @@ class FakeApiServer:
         api_version, name = value.get("apiVersion", ""), value.get("kind", "")
         found = registry.kinds.of(api_version, name)
         if found is None:
-            raise ValueError(f"{api_version} {name} is not served: name its kind in a CRD file")
+            raise ValueError(
+                f"{api_version} {name} is not served: add its CustomResourceDefinition "
+                "(definitions, or --crd)"
+            )
         kind = found[0]
         metadata = value.get("metadata") or {}
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
@@ -401,7 +405,7 @@ class FakeApiServer:
 
     @contextlib.contextmanager
     def _counted_watch(self) -> Iterator[None]:
-        """Count a watch. Raises StatusError if there are too many."""
+        """Count a watch during the ``with`` block. Raises StatusError if there are too many."""
         if not self._watches.acquire(blocking=False):
             raise StatusError(429, "too many watches")
         try:
@@ -425,7 +429,8 @@ class _Server(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._idle: dict[socket.socket, None] = {}
-        """Connections that wait for a complete request, in the order in which they began to."""
+        """Connections that wait for a complete request, in the order in which they began to
+        wait."""
         super().__init__(address, _HttpHandler)
 
     def get_request(self) -> tuple[Any, Any]:
@@ -445,8 +450,8 @@ class _Server(ThreadingHTTPServer):
         return secure, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle a connection on a thread, and let ``cut`` end it. If there are too many, close the
-        one that has been idle for longest, or this one if none is idle."""
+        """Handle a connection on a thread. If too many are open, close the one that has been idle
+        for longest; if none is idle, reject the new one."""
         most = max_connections()
         with self._lock:
             if len(self._open) >= most and self._idle:
@@ -534,7 +539,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
     wbufsize = -1
     server: _Server
     received = 0
-    """Bytes of the body of the request in progress."""
+    """Number of received bytes of the body of the request in progress."""
 
     def handle_one_request(self) -> None:
         self.server.set_idle(self.connection)

@@ -21,11 +21,11 @@ MAX_CHANGES: Final = 100_000
 A watch from a version before the oldest stored change gets 410.
 """
 MAX_OBJECT: Final = 3 << 19
-"""Bytes of an object as JSON (``DefaultMaxRequestBytes`` of etcd). Otherwise patches could make it
-larger than any request."""
+"""Maximum size of an object as JSON, in bytes (``DefaultMaxRequestBytes`` of etcd). Without this
+limit, patches could make an object larger than any request."""
 MAX_CHANGED_BYTES: Final = 256 << 20
-"""Bytes of objects as JSON in the stored changes. Without this limit, changes of large objects
-would fill the memory."""
+"""Maximum size of the objects in the stored changes, as JSON in bytes. Without this limit, changes
+of large objects would fill the memory."""
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON data (dicts, lists, strings, …)."""

@@ -152,7 +152,7 @@ def _wrong(value: Any, wanted: str, at: str, owner: str) -> StructureError:
 
 
 def mismatch(value: Any, field: str, type_: str) -> str:
-    """Return the error of Go's decoder for a value of another type than the field's."""
+    """Return the error of Go's decoder for a value whose type differs from the field's."""
     what = _described(value)
     return f"json: cannot unmarshal {what} into Go struct field {field} of type {type_}"
 

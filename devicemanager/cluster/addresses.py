@@ -15,7 +15,8 @@ __all__ = ["PodAddresses", "UsedAddresses", "pod_network"]
 
 
 def pod_network(cidr: str) -> IPv4Network | IPv6Network:
-    """Parse a range of addresses. Raises ValueError."""
+    """Parse a range of addresses. Raises ValueError for an invalid range, or for one that is too
+    small."""
     try:
         found = ip_network(cidr)
     except ValueError:
@@ -33,7 +34,8 @@ class UsedAddresses:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        """Guards the set, and the counter of each node. Code that holds it takes no other lock."""
+        """Guards the set, and the counter of each node. Code that holds this lock takes no other
+        lock."""
         self.used: set[str] = set()
 
 

@@ -161,8 +161,8 @@ class Cluster:
 
         With ``shards``, also check the permissions for leases of shards in ``namespace``. With
         ``take_over``, the names can be those of nodes that another process runs. ``options`` are
-        those of the nodes, which can require more permissions. Raises ClusterError if the nodes
-        cannot join.
+        the options of the nodes, some of which require more permissions. Raises ClusterError if the
+        nodes cannot join.
         """
         if self._as_nodes == "strict":
             check_descriptors(len(names))
@@ -259,7 +259,7 @@ class Cluster:
                 found = self._kinds.get(kind)
                 kinds = ", ".join(sorted(self._kinds)) or "none"
             if found is None:
-                raise RequestError(f"unknown kind {kind[:200]!r}: this process has {kinds}")
+                raise RequestError(f"unknown kind {kind[:200]!r}: kinds of this process: {kinds}")
             try:
                 self._scale(*found, count)
             except ClusterError as error:
@@ -573,8 +573,8 @@ def _indexes(specs: NodeSpecs, shard: Shard | None) -> list[int]:
 
 
 def _with_drivers(options: NodeOptions, own: Collection[DriverLayout]) -> NodeOptions:
-    """Add the drivers of a Node to those of the options; a driver of the Node replaces another of
-    its name."""
+    """Return the options with the drivers ``own`` of a Node added. They replace drivers of the
+    options that have the same names."""
     names = {each.driver for each in own}
     others = (each for each in options.drivers if each.driver not in names)
     return attrs.evolve(options, drivers=(*others, *own))

@@ -33,7 +33,8 @@ EXEC: Final = f"{PREFIX}/exec"
 EXEC_EXIT_CODE: Final = f"{PREFIX}/exec-exit-code"
 PORT_FORWARD: Final = f"{PREFIX}/port-forward"
 RESIZE_DELAY: Final = f"{PREFIX}/resize-delay"
-"""Annotations of a pod that override the default behaviour of its containers."""
+"""The constants above name the annotations of a pod that override the default behaviour of its
+containers."""
 
 T = TypeVar("T")
 

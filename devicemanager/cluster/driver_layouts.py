@@ -18,7 +18,8 @@ from devicemanager.core.quantity import Quantity
 __all__ = ["DriverLayout", "PoolLayout", "kwok_drivers", "recorded", "simulated_driver"]
 
 _MAX_DEVICES: Final = 64
-"""Devices per slice. The API server accepts 128, but only 64 if a device has taints."""
+"""Maximum number of devices per slice. The API server accepts 128, but only 64 if a device has
+taints."""
 _NODE: Final = "{node}"
 """Placeholder for the name of the node in pool names."""
 _DOMAIN: Final = "resource.kubernetes.io"
@@ -31,7 +32,8 @@ class PoolLayout:
     name: str
     """Name of the pool, with ``{node}`` for the name of the node."""
     slices: tuple[JsonObject, ...]
-    """The fields ``devices`` or ``sharedCounters``, and others, of ``spec`` of each slice."""
+    """Part of ``spec`` of each slice, such as ``devices`` or ``sharedCounters``. ``specs`` adds the
+    fields that depend on the node."""
 
 
 @attrs.frozen(eq=False)
@@ -43,8 +45,7 @@ class DriverLayout:
     devices: frozenset[str]
     """Names of all devices."""
     by_version: dict[str, tuple[PoolLayout, ...]] = attrs.field(factory=dict)
-    """The pools converted to other versions of the API than v1, by version. Each is converted
-    once."""
+    """Pools in versions of the API other than v1, by version. Each is converted once."""
 
     @classmethod
     def of(cls, driver: str, pools: Iterable[PoolLayout]) -> DriverLayout:
@@ -106,7 +107,7 @@ def _as_v1beta1(part: JsonObject) -> JsonObject:
 def _changed(
     driver: str, part: JsonObject, unhealthy: Collection[str], lost: Collection[str]
 ) -> list[JsonObject]:
-    """Return the devices of a slice without lost ones, and with taints of unhealthy ones."""
+    """Return the devices of a slice without the lost devices. Unhealthy devices get a taint."""
     return [
         _tainted(driver, each) if each["name"] in unhealthy else each
         for each in part["devices"]
@@ -200,7 +201,7 @@ _OTHER_NODES: Final = ("allNodes", "nodeSelector", "perDeviceNodeSelection")
 def recorded(slices: Iterable[Mapping[str, Any]]) -> tuple[DriverLayout, ...]:
     """Return the layouts of the drivers that have published these ResourceSlices (v1).
 
-    The slices must be those of one node. Raises ClusterError with one line for other slices.
+    All slices must belong to the same node; otherwise, raises ClusterError with one line.
     """
     pools: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     nodes = set[str]()
@@ -209,8 +210,10 @@ def recorded(slices: Iterable[Mapping[str, Any]]) -> tuple[DriverLayout, ...]:
         nodes.add(_node_of(each))
         pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(spec)
     if len(nodes) != 1:
-        found = ", ".join(sorted(nodes)) or "none"
-        raise ClusterError(f"slices of {len(nodes)} nodes ({found}): expected those of one node")
+        found = (
+            f"slices of {len(nodes)} nodes ({', '.join(sorted(nodes))})" if nodes else "no slices"
+        )
+        raise ClusterError(f"{found}: expected the slices of one node")
     (node,) = nodes
     drivers = sorted({driver for driver, _ in pools})
     return tuple(

@@ -16,7 +16,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s|m|h)")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _MAX_LENGTH: Final = 60
-"""Longest text of a duration, in characters."""
+"""Maximum length of the text of a duration, in characters."""
 _MAX_SECONDS: Final = 10 * 365 * 24 * 3600.0
 
 

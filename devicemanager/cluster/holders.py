@@ -42,8 +42,8 @@ def check_holders(
         age = _age(lease, time.time() if now is None else now)
         if age is not None and not _is_ended(lease):
             raise ClusterError(
-                f"node {name} and {len(names) - 1} more exist, and {_holder(lease)} runs them: the "
-                f"lease was renewed {age:.0f} s ago: use another --prefix, or --take-over"
+                f"{_holder(lease)} runs the existing node {name}: its lease was renewed "
+                f"{age:.0f} s ago: use another --prefix, or --take-over"
             )
 
 

@@ -43,7 +43,7 @@ class Numbering:
 
     first: int = 0
     step: int = 1
-    """Number of kinds."""
+    """Number of kinds: the distance between the numbers of two consecutive nodes of a kind."""
     total: int = 0
     """Number of parts of the range of pod addresses; 0 for one part per node."""
 
@@ -113,7 +113,7 @@ class NodeSpecs:
         """Return the specification of ``count`` nodes, ``PREFIX-0``, ``PREFIX-1`` and so on.
 
         The first ``full`` nodes have a ``MockKubelet`` in ``ROOT/node-0`` and so on, with the
-        devices of plugins that register with it. Its DRA manager gets ResourceClaims from the
+        devices of plugins that register with it. Their DRA managers get ResourceClaims from the
         cluster in ``kubeconfig``. All other nodes are in-memory nodes with the simulated devices.
         ``names`` replaces the names. The number of nodes of a ``kind`` can be 0. Raises
         ClusterError for a number out of range.
@@ -184,7 +184,8 @@ class NodeSpecs:
         )
 
     def resized(self, count: int) -> Self:
-        """Return the specification of another number of nodes of this kind. Raises ClusterError."""
+        """Return the specification of another number of nodes of this kind. Raises ClusterError if
+        the number is out of range."""
         _check_count(count, 0)
         return attrs.evolve(self, names=_names(self.prefix, count))
 
@@ -205,7 +206,7 @@ class NodeSpecs:
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
         """Return the options of the node with this number, including its address.
 
-        If ``options`` has no address, the address is that of the function ``address``.
+        If ``options`` has no address, the function ``address`` provides it.
         """
         return attrs.evolve(
             self.options,
@@ -227,9 +228,9 @@ def _names(prefix: str, count: int) -> list[str]:
 def address(index: int) -> str:
     """Return the InternalIP of the node with this number.
 
-    If this process runs in a pod, it is the pod's address. Otherwise each node has a separate
-    address in 127.0.0.0/8. The API server connects to this address, so it must never belong to
-    another host.
+    If this process runs in a pod, the InternalIP is the pod's address. Otherwise each node has a
+    separate address in 127.0.0.0/8. The API server connects to the InternalIP, so it must never be
+    the address of another host.
     """
     if found := os.environ.get("POD_IP"):
         return found

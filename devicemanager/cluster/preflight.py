@@ -185,9 +185,11 @@ def _check_nodes(
         if provider and not provider.startswith(_LOCAL):
             cloud = cloud or f"node {metadata['name']} has providerID {provider}"
     if foreign:
-        shown = ", ".join(sorted(foreign)[:3]) + (", …" if len(foreign) > 3 else "")
+        shown = ", ".join(sorted(foreign)[:3])
+        if len(foreign) > 3:
+            shown += f" and {len(foreign) - 3} more"
         raise ClusterError(
-            f"{len(foreign)} of the names belong to Nodes that devicemanager did not create "
+            "these names belong to Nodes that devicemanager did not create "
             f"(no label {key}={value}): {shown}: use other names"
         )
     return PreflightResult(version, frozenset(existing), cloud)

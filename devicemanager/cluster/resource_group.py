@@ -33,7 +33,8 @@ class ResourceGroup:
             return self._version
 
     def path(self, api: Api, rest: str) -> str:
-        """Return the path of an object or a list of the group. Raises ApiError."""
+        """Return the path of an object or a list of the group, in the version of ``version``.
+        Raises the errors of ``version``."""
         return f"{_GROUP}/{self.version(api) or _VERSIONS[0]}/{rest}"
 
 

@@ -51,7 +51,8 @@ class Shard:
 
 
 def shard_option(text: str) -> Shard:
-    """Parse a shard such as ``0/3``: ``K/N`` with K from 0 to N - 1. Raises ValueError."""
+    """Parse a shard such as ``0/3``: ``K/N`` with K from 0 to N - 1. Raises ValueError for any
+    other text."""
     match = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text)
     if match is None or int(match[1]) >= int(match[2]):
         raise ValueError(f"invalid shard {text!r}: expected K/N, such as 0/3, 1/3 or 2/3")

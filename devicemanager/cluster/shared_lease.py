@@ -1,4 +1,4 @@
-"""Leases for which several processes compete: those of shards, and those of the processes.
+"""Leases for which several processes compete: one per shard, and one per process.
 
 Each process writes a Lease with the version that it has read, so only the first write succeeds. The
 clocks of two processes are never compared. A Lease is free if it has not changed for its whole
@@ -40,7 +40,8 @@ class SharedLease:
         identity: str,
         monotonic: Callable[[], float],
     ) -> None:
-        """``path`` is that of all Leases in the namespace; ``identity`` is that of this process."""
+        """``path``: API path of all Leases in the namespace. ``identity``: identity of this
+        process."""
         self._api = api
         self._path = path
         self._name = name
@@ -65,7 +66,7 @@ class SharedLease:
         return self._monotonic() - self.renewed >= RENEWAL
 
     def read(self) -> None:
-        """Read the Lease. Raises ApiError or Unavailable."""
+        """Read the Lease. Raises ApiError or Unavailable if the request fails."""
         try:
             found = self._api.attempt("GET", f"{self._path}/{self._name}")
         except NotFound:
@@ -81,7 +82,8 @@ class SharedLease:
     def write(self, holder: str | None = None) -> None:
         """Write the Lease, with this process as holder unless ``holder`` is given.
 
-        Raises Conflict or NotFound if another client was faster, ApiError or Unavailable.
+        Raises Conflict or NotFound if another client has changed the Lease, and ApiError or
+        Unavailable if the request fails for another reason.
         """
         # Read before the request, so it is earlier than the time at which others see the change.
         began = self._monotonic()
@@ -100,7 +102,7 @@ class SharedLease:
         self.holder, self.renewed, self._spec = self._identity, began, ""
 
     def forget(self) -> None:
-        """Create the Lease with the next write, because another client deleted or took it."""
+        """Make the next write create the Lease, because another client has deleted or taken it."""
         self._version = None
 
 
@@ -123,7 +125,7 @@ class Membership:
         return self._own is not None and self._monotonic() - self._since >= SETTLED
 
     def step(self) -> int:
-        """Renew the Lease of this process, or take a free one. Return the number of members.
+        """Renew the Lease of this process, or take a free Lease. Return the number of members.
 
         Raises ApiError or Unavailable.
         """

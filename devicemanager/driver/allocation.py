@@ -54,7 +54,7 @@ _Config = tuple[tuple[str, ...], _Object]
 
 
 def _parameters(configs: Iterable[_Object], driver: str) -> Iterator[_Config]:
-    """Yield the configurations for a driver: first those of classes, then those of claims."""
+    """Yield the configurations for a driver, first from classes, then from claims."""
     ours = [config for config in configs if (config.get("opaque") or {}).get("driver") == driver]
     for config in sorted(ours, key=lambda config: config.get("source") != "FromClass"):
         yield tuple(config.get("requests") or ()), config["opaque"].get("parameters") or {}

@@ -28,7 +28,7 @@ _VERSION = 1
 
 @attrs.frozen(kw_only=True)
 class StoredDevice:
-    """A device in the response."""
+    """A prepared device, as in the response to NodePrepareResources."""
 
     request: str
     pool: str

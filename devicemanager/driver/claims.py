@@ -1,6 +1,6 @@
 """Prepare and unprepare claims: call the author's methods and store the results.
 
-The steps of a prepare. The driver recovers from a crash after any of them:
+A prepare has four steps. The driver recovers from a crash after each of them:
 1. The claim is stored without a result. From now on, the author's ``unprepare`` is called for it.
 2. The author prepares the devices.
 3. The result is stored, with the content of all files.
@@ -271,7 +271,9 @@ def _checked(claim: Claim, prepared: Iterable[PreparedDevice]) -> tuple[Prepared
     devices = tuple(prepared)
     for each in devices:
         if not isinstance(each, PreparedDevice) or each.device not in claim.devices:
-            raise ValueError(f"expected devices of the claim, from device.prepared(), not {each!r}")
+            raise ValueError(
+                f"invalid result {each!r}: return device.prepared(…) for devices of the claim"
+            )
     return devices
 
 

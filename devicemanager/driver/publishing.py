@@ -73,8 +73,7 @@ class SlicePublisher:
         self._failures = 0
         self._owner: dict[str, Any] | None = None
         self._stored: dict[str, Spec] = {}
-        """Specs as the server stores them, if they differ from the wanted ones: it can drop
-        fields."""
+        """Specs as the server stores them, if it has dropped fields of the wanted specs."""
 
     def start(self) -> None:
         """Start the threads. They end after ``stopping`` is set and ``notify`` is called."""
@@ -188,7 +187,9 @@ class SlicePublisher:
         # Clusters before 1.36 store no taints by default. The author did not ask for this one.
         asked = without_taint(self._driver, wanted)
         if is_new and (lost := lost_fields(asked, found)):
-            error = DroppedFields(f"the API server did not store {', '.join(lost[:5])}")
+            error = DroppedFields(
+                f"the API server did not store {', '.join(lost[:5])}: check its feature gates"
+            )
             self._report(error, "publishing ResourceSlices")
 
 

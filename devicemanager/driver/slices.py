@@ -173,7 +173,7 @@ def _without_empty(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @attrs.define
 class Changes:
-    """Requests that create the wanted slices, in this order."""
+    """Changes that lead to the wanted slices. They are sent in the order of the fields."""
 
     replaced: list[Slice] = attrs.field(factory=list)
     created: list[tuple[int, Spec]] = attrs.field(factory=list)

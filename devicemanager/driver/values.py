@@ -64,8 +64,8 @@ def _device_name(_instance: object, _attribute: object, name: str) -> None:
 def _check_attributes(device: Device, _attribute: object, values: Mapping[str, Attribute]) -> None:
     if len(values) + len(device.capacity) > _MAX_ATTRIBUTES:
         raise ValueError(
-            f"device {device.name}: {len(values)} attributes and {len(device.capacity)} "
-            f"capacities: use at most {_MAX_ATTRIBUTES} together"
+            f"device {device.name}: too many attributes ({len(values)}) and capacities "
+            f"({len(device.capacity)}): use at most {_MAX_ATTRIBUTES} together"
         )
     for key, value in values.items():
         if not isinstance(value, str | int | Version):
@@ -213,7 +213,8 @@ class PreparedDevice:
     edits: Mapping[str, Any] = attrs.field(factory=dict, kw_only=True)
     """Further fields of ``containerEdits`` as in a CDI file, such as ``hooks``."""
     metadata: Mapping[str, Attribute] | None = attrs.field(default=None, kw_only=True)
-    """Attributes in the device's metadata file; None: those that the driver has published."""
+    """Attributes in the device's metadata file; None for the attributes that the driver has
+    published."""
 
 
 Health = Literal["Healthy", "Unhealthy", "Unknown"]

@@ -93,7 +93,7 @@ class EventKind(StrEnum):
     DEVICE_HEALTH = "device-health"
     """The health of an allocated device changed."""
     HEALTH_DROPPED = "health-dropped"
-    """A report of changed device health was dropped, because ``health_updates`` is full, or
+    """A report of changed device health was dropped because ``health_updates`` is full. Also:
     devices in a DRA driver's report were ignored."""
     UNKNOWN_RESOURCE = "unknown-resource"
     """A pod requests a resource that no plugin has registered, and runs without the resource."""

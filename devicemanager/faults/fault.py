@@ -37,9 +37,9 @@ _AT = (
 )
 
 COMMON = (
-    Option("times", whole(1), "how often it fires at most (default: no limit)"),
-    Option("after", whole(0), "number of matches before it can fire", 0),
-    Option("probability", probability, "probability that it fires at a match", 1.0),
+    Option("times", whole(1), "maximum number of times that the fault fires (default: no limit)"),
+    Option("after", whole(0), "number of matches before the fault can fire", 0),
+    Option("probability", probability, "probability that the fault fires at a match", 1.0),
     Option("seed", whole(0), "seed for the probability (default: derived from the run's seed)"),
     Option("resource", text, "only for this resource, or for this DRA driver"),
     Option("plugin", text, "only for the plugin whose socket has this file name"),
@@ -48,8 +48,9 @@ COMMON = (
 AT = Option(
     "at",
     choice(*_AT),
-    "only for actions: execute the action now, or when the kubelet reaches this injection point or "
-    f"makes this call ({', '.join(_AT[1:])}); then it is executed once, unless times is given",
+    f"only for actions: now, or an injection point or call ({', '.join(_AT[1:])}). The action is "
+    "executed now, or when the kubelet reaches the point or makes the call: once, unless times is "
+    "given",
     NOW,
 )
 """Additional option of actions."""
@@ -65,7 +66,7 @@ _COMMA = re.compile(r"(?<!\\),(?=\s*[a-z_]+=)")
 
 _MOST_BYTES = 1 << 20
 _MOST_VALUES = 100_000
-"""Limit of the values in a file after all aliases are expanded."""
+"""Maximum number of values in a file, after all YAML aliases are expanded."""
 _LONGEST_TEXT = 1000
 
 
@@ -87,7 +88,7 @@ class Fault:
 
     kind: Kind
     times: int | None = None
-    """How often the fault fires at most; None for no limit."""
+    """Maximum number of times that the fault fires; None for no limit."""
     after: int = 0
     """Number of matches before the fault can fire."""
     probability: float = 1.0

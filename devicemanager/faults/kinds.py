@@ -373,7 +373,7 @@ KINDS = _table(
         ),
         Kind(
             "end-pod-watches",
-            "watches of the Pods API are ended, as those of clients that read too slowly",
+            "watches of the Pods API are ended, as the kubelet does if a client reads too slowly",
             Effect.END_POD_WATCHES,
         ),
         Kind(

@@ -18,8 +18,8 @@ __all__ = ["chaos"]
 _PROBABILITIES = (0.05, 0.1, 0.2, 0.3)
 _FEWEST, _MOST = 6, 12
 _TIMES = (1, 2, 3)
-"""How often an action can be executed. With a kubelet that never stops restarting, a plugin could
-not succeed."""
+"""Values for the option ``times`` of an action. With a kubelet that never stops restarting, a
+plugin could not succeed."""
 
 
 def chaos(seed: int) -> tuple[Fault, ...]:

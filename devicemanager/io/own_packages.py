@@ -48,7 +48,7 @@ NAMES = ("checkpoint", "podresources", "protos")
 PREFIX = "_devicemanager_"
 _TOP_LEVEL = {"devicemanager", *NAMES, *(PREFIX + name for name in NAMES)}
 _DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-"""The directory that contains ``devicemanager`` and the three packages."""
+"""The directory that contains ``devicemanager`` and the packages of this distribution beside it."""
 
 
 def install() -> None:

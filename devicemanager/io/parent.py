@@ -14,7 +14,7 @@ _PR_SET_PDEATHSIG = 1
 def end_with_parent(parent: int, status: int) -> None:
     """Let the kernel kill this process when its parent ends.
 
-    ``parent`` is the parent's process ID. If it has ended already, exit with ``status``.
+    ``parent`` is the parent's process ID. If the parent has already ended, exit with ``status``.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -21,15 +21,16 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 def decode(data: bytes | bytearray | str, kind: type[T]) -> T:
     """Decode the JSON text ``data`` into a value of the type ``kind``.
 
-    Raises ``msgspec.DecodeError`` if it is not JSON, ``msgspec.ValidationError`` if it is not a
-    value of this type, and RecursionError if it is nested too deeply.
+    Raises ``msgspec.DecodeError`` if the text is not JSON, ``msgspec.ValidationError`` if its value
+    does not have this type, and RecursionError if the value is nested too deeply.
     """
     value: T = _decoder(kind).decode(data)
     return value
 
 
 def convert(value: object, kind: type[T], *, strict: bool = True) -> T:
-    """Convert a Python value to the type ``kind``. Raises ``msgspec.ValidationError``.
+    """Convert a Python value to the type ``kind``. Raises ``msgspec.ValidationError`` if that is
+    impossible.
 
     If ``strict`` is false, text such as ``"8"`` also counts as a number.
     """

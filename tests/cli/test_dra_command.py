@@ -64,7 +64,7 @@ def test_claims_that_do_not_fit_have_exit_status_1(node, written, capsys):
     assert main(["dra", "allocate", node, path]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "default/c: not enough devices on node worker",
-        "claim default/c, request r: wants 2 devices, 1 are usable",
+        "claim default/c, request r: devices wanted: 2, usable: 1",
         "  claim default/c, selector #0 is false: !device.allowMultipleAllocations:"
         " gpu.example.com/p/d1",
     ]

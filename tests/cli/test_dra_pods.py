@@ -60,7 +60,7 @@ def test_pod_that_does_not_fit_names_request_selector_and_device(run, written):
         "pod default/train does not fit on node worker",
         "claim gpu (gpu): does-not-fit: the node has no devices for its requests and constraints",
     ]
-    assert lines[2] == "claim default/gpu, request gpu: wants 2 devices, 1 are usable"
+    assert lines[2] == "claim default/gpu, request gpu: devices wanted: 2, usable: 1"
     assert f"selector #0 is false: {SELECTOR}: {DRIVER}/p/d1" in lines[3]
     found = json.loads(run("dra", "explain", "train", path, "-o", "json", status=1))
     assert (found["schema"], found["fits"]) == ("devicemanager.dra-explain/v1", False)

@@ -130,7 +130,7 @@ def test_missing_permissions_change_nothing(rejected, apiserver, kubeconfig):
 def test_join_rejects_existing_foreign_node(rejected, apiserver, kubeconfig):
     apiserver.create("nodes", {"metadata": {"name": "virtual-1"}})
     line = rejected("--kubeconfig", kubeconfig, "--prefix", "virtual", "--nodes", "2")
-    assert "1 of the names belong to Nodes that devicemanager did not create" in line
+    assert "these names belong to Nodes that devicemanager did not create" in line
     assert [each["metadata"]["name"] for each in apiserver.all("nodes")] == ["virtual-1"]
 
 
@@ -239,7 +239,11 @@ def test_recorded_slices_can_lack_kind_and_version(tmp_path):
 @pytest.mark.parametrize(
     ("slices", "flags", "message"),
     [
-        ([slice_of("a"), slice_of("b")], [], "slices of 2 nodes (a, b): expected those of one"),
+        (
+            [slice_of("a"), slice_of("b")],
+            [],
+            "slices of 2 nodes (a, b): expected the slices of one node",
+        ),
         ([slice_of(None, allNodes=True, pool="p")], [], "has no spec.nodeName"),
         ([slice_of("a", devices=[{"name": "No"}])], [], "spec.devices[0].name"),
         ([{"kind": "Pod"}], [], "no ResourceSlices"),

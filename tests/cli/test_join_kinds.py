@@ -139,7 +139,7 @@ def test_kinds_are_scaled_while_they_run(kinds, tmp_path):
             assert names() == ["n-gpu-0", "n-gpu-1", "n-gpu-2"]
             addresses = [each["status"]["addresses"][0]["address"] for each in server.all("nodes")]
             assert len(set(addresses)) == 3
-            with pytest.raises(RequestError, match="unknown kind 'x': this process has cpu, gpu"):
+            with pytest.raises(RequestError, match="kinds of this process: cpu, gpu"):
                 cluster.scale("x", 1)
             with pytest.raises(RequestError, match="invalid number of nodes 100001"):
                 cluster.scale("gpu", 100_001)

@@ -36,7 +36,7 @@ def test_strict_uses_only_permissions_that_no_node_has(apiserver, tmp_path, unti
         until(lambda: list(cluster.nodes) == [first.name])
     assert apiserver.all("nodes") == []
     assert apiserver.permissions.used == apiserver.permissions.allowed
-    assert warnings == ["node n-1 was deleted: it has left"]
+    assert warnings == ["node n-1 has left: its Node object was deleted"]
 
 
 def test_node_publishes_slices_and_reads_claims_as_itself(apiserver, tmp_path, until):

@@ -427,7 +427,7 @@ def test_deleted_node_leaves(world: World) -> None:
     world.call("DELETE", "/api/v1/nodes/n")
     world.settle()
     assert node.is_over and world.left == ["n"] and world.leases.uids == {}
-    assert world.warnings == ["node n was deleted: it has left"]
+    assert world.warnings == ["node n has left: its Node object was deleted"]
     before = len(world.requests)
     world.pass_time(400.0)
     assert len(world.requests) == before

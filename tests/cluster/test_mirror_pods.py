@@ -149,7 +149,9 @@ def test_missing_namespace_causes_a_warning(
     monkeypatch.setattr(world, "request", request)
     kubelet.admit(manifest())
     world.settle()
-    assert world.warnings == ['node n: mirror pod static-n: namespaces "default" not found']
+    assert world.warnings == [
+        'node n: cannot create the mirror pod of static-n: namespaces "default" not found'
+    ]
 
 
 def test_mirror_pod_of_a_rejected_static_pod_is_failed(

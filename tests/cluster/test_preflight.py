@@ -36,9 +36,9 @@ def test_check_rejects_foreign_nodes(api, apiserver):
     with pytest.raises(ClusterError) as caught:
         run_check(api, *(f"n-{number}" for number in range(4)))
     assert str(caught.value) == (
-        "4 of the names belong to Nodes that devicemanager did not create "
+        "these names belong to Nodes that devicemanager did not create "
         "(no label x/virtual=true): "
-        "n-0, n-1, n-2, …: use other names"
+        "n-0, n-1, n-2 and 1 more: use other names"
     )
 
 

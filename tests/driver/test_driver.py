@@ -356,7 +356,7 @@ def test_devices_of_other_claims_are_an_error_of_the_author(serve, register, cla
 
     train = claim("train", "gpu-0")
     error = register(serve(Wrong())).prepare(train)[uid_of(train)].error
-    assert error.startswith("prepare() failed: ValueError: expected devices of the claim")
+    assert error.startswith("prepare() failed: ValueError: invalid result ")
 
 
 def test_settings_of_a_device(serve, register, claim, directory):

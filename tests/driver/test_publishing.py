@@ -190,7 +190,10 @@ def test_fields_that_the_server_drops_are_reported_once(api, serve, monkeypatch)
     driver.publish_resources(["b", Device("a", taints=[Taint(key="k")])])
     assert server.wait_published(60)
     assert driver.errors == [
-        ("publishing ResourceSlices", f"the API server did not store spec.devices[{at}].taints")
+        (
+            "publishing ResourceSlices",
+            f"the API server did not store spec.devices[{at}].taints: check its feature gates",
+        )
         for at in (0, 1)
     ]
     assert [generation for generation, _ in pools(api)] == [2]

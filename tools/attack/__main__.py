@@ -36,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wrong usage."""
     options = parser("attack", "Attack a kubelet, and measure what that costs a good plugin.")
     add_choice(options)
-    options.add_argument("--json", type=Path, metavar="FILE", help="add the results to this file")
+    options.add_argument(
+        "--json", type=Path, metavar="FILE", help="add the results to this JSON file"
+    )
     options.add_argument(
         "--compare",
         type=Path,
@@ -93,7 +95,7 @@ def _with_bugs(chosen: Sequence[Attack]) -> int:
 
 
 def _outcome(attack: Attack) -> tuple[Quiet, Outcome]:
-    """Carry an attack out, and return the times without it, too."""
+    """Measure the times without an attack, then run the attack. Return both results."""
     quiet = Quiet()
     # An attack that could not be carried out proves nothing, so this is a problem, too.
     try:
@@ -128,7 +130,7 @@ def save(path: Path, results: Results) -> None:
 
 
 def load(path: Path) -> dict[str, Outcome]:
-    """Return the results in a file of ``save``, by name of the attack."""
+    """Return the results in a file that ``save`` has written, by name of the attack."""
     return {
         name: Outcome(**{**fields, "problems": tuple(fields["problems"])})
         for name, fields in _raw(path).items()

@@ -23,7 +23,8 @@ _SECONDS: Final = 8.0
 _CLIENTS: Final = 2048
 _CHANGES: Final = 100
 _STEPS: Final = 18
-"""Steps of a patch. Without a limit, they copy 256 MB; more would fill the memory of a machine."""
+"""Number of steps in a patch. On a server without a limit, they copy 256 MB. More steps could fill
+the memory of the machine."""
 _PODS: Final = "/api/v1/namespaces/default/pods"
 _LARGE = Limits(memory=150.0, kept=100.0)
 _MANY = Limits(

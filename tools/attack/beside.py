@@ -54,7 +54,8 @@ class Scene:
     """Number of pods that request a device of the attacker's plugin during the attack, or with
     ``claims`` a ResourceClaim of its driver."""
     claims: bool = False
-    """True if a good DRA driver runs, too, and each probe prepares a ResourceClaim of it."""
+    """True if a good DRA driver also runs, and each probe prepares a ResourceClaim for this
+    driver."""
     comes: str = "register"
     """How the good plugin registers: ``register`` calls Register, ``announce`` creates a socket in
     plugins_registry."""

@@ -1,4 +1,4 @@
-"""The command ``devicemanager`` in a process of an attack, with a planted bug if one is
+"""Run the command ``devicemanager`` in a process of an attack, with a planted bug if one is
 selected."""
 
 from __future__ import annotations

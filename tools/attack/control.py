@@ -29,7 +29,7 @@ from tools.attack.plugins import cut, device, hostile_plugin
 _SECONDS = 8.0
 _CLIENTS = 1000
 _CLOSED_WITHIN = 2.0
-"""Limit for the time until a silent client is disconnected, relative to the server's limit."""
+"""Maximum time until a silent client is disconnected, as a multiple of the server's limit."""
 _BODY = 4 << 20
 _control = partial(beside, serves="control")
 _http = partial(beside, serves="http")

@@ -1,7 +1,7 @@
 """Attack with DRA drivers: responses and health reports that are too large or wrong, drivers that
 hang, come and go, or register too often.
 
-Meanwhile, a good plugin registers, and pods with a device of it and with a claim of a good driver
+Meanwhile, a good plugin registers. Pods with a device of this plugin and a claim of a good driver
 are admitted.
 """
 

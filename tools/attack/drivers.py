@@ -49,7 +49,7 @@ def health(pool: bytes, name: bytes, status: int = 1, message: bytes = b"") -> b
 
 @attrs.define(eq=False)
 class HostileDriver:
-    """Driver with one socket per path, for use in a ``with`` block."""
+    """Driver with one socket at each of its paths, for use in a ``with`` block."""
 
     paths: Sequence[Path]
     prepare: Callable[[bytes], bytes] = lambda request: answer(request, device())

@@ -2,7 +2,7 @@
 
 Entries are patterns of names; the first one that matches an attack counts. A planted bug (see
 ``tools.harness.planted``) stands for the family of bugs that the text names. If gRPC or the kernel
-is the guard, the planted bug is code in front of it, as a careless server would have.
+is the guard, the planted bug puts a careless server in front of gRPC.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Guard(NamedTuple):
     bug: str
     """The bug, as it would affect a user."""
     planted: str
-    """Name of a planted bug that turns the attack red."""
+    """Name of a planted bug with which the attack must fail."""
 
 
 _COUNTED, _DIALED = "lists are counted with the lock held", "one plugin is dialed at a time"

@@ -14,7 +14,8 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PING = 0x0, 0x1, 0x3, 0x4, 0x6
 END_STREAM, END_HEADERS = 0x1, 0x4
 INITIAL_WINDOW_SIZE = 0x4
 _FIRST_WINDOW, _LONGEST_FRAME = 65_535, 16_384
-"""Values that are valid until the server changes them, in bytes."""
+"""Initial flow control window of a connection, and maximum length of a frame, in bytes. The server
+can change both."""
 CANCEL = struct.pack("!I", 8)
 
 

@@ -96,8 +96,8 @@ class Outcome:
 
 @attrs.frozen
 class Quiet:
-    """Times in seconds without an attack. The defaults are those of an idle machine; faster ones
-    are rounded up to them, because very short times vary most."""
+    """Times in seconds without an attack. The defaults are the times of an idle machine. A shorter
+    measured time is replaced by the default, because very short times vary most."""
 
     start: float = 0.6
     stop: float = 0.3
@@ -106,8 +106,8 @@ class Quiet:
 
     @property
     def slowness(self) -> float:
-        """How many times longer than on an idle machine registrations and admissions take: the
-        smaller of both numbers."""
+        """How many times longer than on an idle machine a registration or an admission takes. The
+        smaller of the two numbers counts."""
         # The smaller one is enough: an attack must exceed only one of its limits.
         idle = Quiet()
         return min(self.registration / idle.registration, self.admission / idle.admission)

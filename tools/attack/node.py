@@ -45,7 +45,8 @@ _REQUESTS = (
 )
 _TIMEOUT = 60.0
 _LONGEST = 2 * LONGEST
-"""Characters of the longest message: an escaped text of the longest length, and more."""
+"""Maximum number of characters of an event's message. Escapes make a text longer, so this is more
+than the limit for one text."""
 
 
 class Node:
@@ -61,7 +62,7 @@ class Node:
         self._kubelet.wait_for_resource(resource, count, timeout)
 
     def admit(self, uid: str, resource: str, count: int) -> list[str]:
-        """Admit a pod and return its device IDs. Raises Rejected."""
+        """Admit a pod and return its device IDs. Raises Rejected if the kubelet rejects the pod."""
         manifest = pod_manifest(f"pod-{uid}", {resource: count}, uid=uid)
         self._kubelet.admit(manifest, start=self._starts).raise_for_rejection()
         return self._kubelet.devices(uid)["main"][resource]

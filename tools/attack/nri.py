@@ -23,9 +23,10 @@ from tools.attack.model import Limits, Target
 from tools.attack.plugins import field
 
 _REQUEST_SECONDS: Final = 2.0
-"""Time after which a plugin that does not respond is disconnected, a default of containerd."""
+"""Seconds after which a plugin that does not respond must be disconnected: the default of
+containerd."""
 _CLOSED_WITHIN: Final = 5.0
-"""Limit for this time, relative to it: the machine may be busy."""
+"""Factor by which ``_REQUEST_SECONDS`` may be exceeded, because the machine may be busy."""
 _TIMES: Final = 3
 _CONNECTIONS: Final = 1000
 _UPDATES: Final = 400

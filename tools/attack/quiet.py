@@ -1,7 +1,8 @@
-"""Measure the times of a quiet kubelet: limits of attacks are multiples of them.
+"""Measure the times of a kubelet that is not attacked. Limits of attacks are multiples of these
+times.
 
-A limit in seconds fails on a slow or busy machine. Measured shortly before the attack, the same
-work without an attack is as slow.
+A limit in seconds would fail on a slow or busy machine. The times are measured shortly before each
+attack, so a slow machine has higher limits.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ def _names(target: Target, names: Iterable[str]) -> None:
 
 
 class _Long:
-    """Iterable of 66 different resource names of almost 4 MiB. Each is created on demand, because
-    together they are large."""
+    """Iterable of 66 different resource names of almost 4 MiB. Each name is created on demand,
+    because together the names are large."""
 
     def __iter__(self) -> Iterator[str]:
         for number in range(66):

@@ -22,8 +22,8 @@ _END: Final = 90.0
 
 
 class Running:
-    """Process of the command. ``lines`` and ``errors`` are the lines on standard output and
-    standard error so far."""
+    """Process of ``devicemanager run``. ``lines`` and ``errors`` are the lines on standard output
+    and standard error so far."""
 
     def __init__(
         self, root: Path, *arguments: object, limits: str = "true", reads: bool = True

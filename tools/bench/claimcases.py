@@ -64,7 +64,7 @@ def partitions(cards: int = 4) -> Inventory:
 
 
 def of_size(inventory: Inventory, size: int) -> int:
-    """Return the set of partitions that have ``size`` slices."""
+    """Return the partitions that have ``size`` slices, as a bit set of devices."""
     return inventory.partition(["numa"])[(size,)]
 
 
@@ -176,8 +176,8 @@ def matching_of_triples(seed: int = 1, size: int = 10, devices: int = 40) -> Cla
 
 
 def alternatives_that_collide(instances: int = 12) -> ClaimCase:
-    """Return a case whose requests have 8 alternatives each. Together they need one device more
-    than there are."""
+    """Return a case whose requests have 8 alternatives each. Together, the requests need one device
+    more than the node has."""
     inventory = plain_inventory(instances - 1, 1, 1)
     sets = [inventory.everything & ~(1 << i) for i in range(8)]
     requests = [
@@ -192,7 +192,8 @@ def alternatives_that_collide(instances: int = 12) -> ClaimCase:
 
 
 def staircase(requests: int = 24) -> ClaimCase:
-    """Return a case whose requests have only one solution. A search in order tries it last."""
+    """Return a case whose requests have only one solution. A search in order tries this solution
+    last."""
     inventory = plain_inventory(requests, 1, 1)
     alternatives = [
         [Alternative(f"claims[{i}]", (1 << (requests - i)) - 1)] for i in range(requests)

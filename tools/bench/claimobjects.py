@@ -10,7 +10,7 @@ from devicemanager.core.quantity import NANOS, Quantity
 NODE = "n1"
 _DRIVER = "gpu.example.com"
 _PROJECTIONS = 50
-"""Number of distinct combinations of the attributes that constraints read."""
+"""Number of distinct values of the attributes that constraints read, over all devices."""
 _GIB = 2**30 * NANOS
 
 

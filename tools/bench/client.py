@@ -1,9 +1,9 @@
 """Run a PodResources client in a separate process. It does not decode responses.
 
 Arguments: ``SOCKET [BARE_SOCKET]``. Each line on stdin is a number of rounds, optionally followed
-by method names. Each round calls these methods, by default all: ``list`` calls List. ``nothing``
-and ``same`` call the bare server, which returns an empty response or one of List's size. The output
-line is a JSON list with the times per method in ms.
+by method names. Each round calls these methods, by default all three. ``list`` calls List.
+``nothing`` and ``same`` call the bare server, which returns an empty response, or a response as
+large as List's. The output line is a JSON list with the times per method in ms.
 """
 
 from __future__ import annotations

@@ -126,7 +126,8 @@ def _once(allocator: Allocator, in_use: InUse = NOTHING) -> None:
 
 
 def against(release: str) -> str:
-    """Return a line that compares a claim of 8 with the allocator of a release, run once.
+    """Return a line that compares the time of a claim of 8 devices with that of a release's
+    allocator, which is run once.
 
     Raises BuildError and ReferenceError.
     """

@@ -106,6 +106,7 @@ def pod(number: int) -> Pod:
 
 
 def admit(kubelet: MockKubelet, *pods: Pod) -> None:
-    """Admit pods without starting their containers. Raises Rejected."""
+    """Admit pods without starting their containers. Raises Rejected if the kubelet rejects a
+    pod."""
     for each in pods:
         kubelet.admit(each, start=False).raise_for_rejection()

@@ -41,8 +41,8 @@ def cases(scale: Scale) -> list[Case]:
 
 
 class _Listed:
-    """Recorder of the times at which device lists took effect. The kubelet publishes an event after
-    that."""
+    """Recorder of the times at which device lists took effect. It uses the event that the kubelet
+    publishes immediately afterwards."""
 
     def __init__(self, kubelet: MockKubelet, *others: EventKind) -> None:
         """``others`` are additional event kinds to record."""

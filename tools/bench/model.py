@@ -29,9 +29,9 @@ class Measurement:
     """Noun for the column "per s", such as "pods", if each sample processes one of them. Only for
     samples in ms."""
     devices: int | None = None
+    """Number of devices for a point of the growth curves; None for other measurements."""
     pods: int | None = None
-    """``devices`` and ``pods`` are the numbers of devices and pods for a point of the growth
-    curves, otherwise None."""
+    """Number of pods for a point of the growth curves; None for other measurements."""
 
 
 @attrs.frozen
@@ -70,8 +70,9 @@ class Row:
     """Median of the processes' ratios. The ratio of a process is its median divided by that of its
     baseline."""
     lowest_ratio: float | None = None
+    """Lowest of the processes' ratios."""
     highest_ratio: float | None = None
-    """``lowest_ratio`` and ``highest_ratio`` are the range of the processes' ratios."""
+    """Highest of the processes' ratios."""
     at_most: float | None = None
     at_most_ratio: float | None = None
     devices: int | None = None

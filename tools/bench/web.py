@@ -19,8 +19,8 @@ from tools.bench.model import Case, Measurement, Scale
 
 _ROUNDS: Final = 3
 _LONG: Final = 0.5
-"""Duration in seconds from which a measurement is meaningful. A shorter one only shows that the
-case runs."""
+"""Minimum duration of a meaningful measurement, in seconds. A shorter measurement only shows that
+the case runs."""
 _GOAL: Final = 1.05
 _NAME: Final = "admission with HTTP, a scraper at 1 Hz and an open page"
 

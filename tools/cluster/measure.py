@@ -1,8 +1,8 @@
 """Measure the cost of virtual nodes in a cluster: ``python -m tools.cluster.measure``.
 
 Prints one figure per line. The control plane runs on the same machine, so elapsed times include it.
-CPU time per operation is that of this process only. "Net" CPU time excludes idle nodes, which use
-it mostly for leases, and the measurement.
+CPU time per operation is that of this process only. "Net" CPU time does not include the measurement
+itself or the work of idle nodes, which is mostly the renewal of leases.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class Measuring:
                 self.say(f"CPU time of {name}", seconds, "s")
 
     def _join(self, cluster: Cluster) -> None:
-        """Let all nodes join. A tenth of them joins before the measurement starts.
+        """Let all nodes join. A tenth of the nodes joins before the measurement starts.
 
-        Then the memory of connections, threads, modules and watches does not count as the nodes'.
+        So the memory of connections, threads, modules and watches is not counted for the nodes.
         """
         first = max(1, self.nodes // 10)
         drivers = (simulated_driver(DRIVER, [0] * 8),) if self.uses_dra else ()

@@ -65,7 +65,7 @@ def _faults(original: bytes, data: bytes, seed: int) -> Iterator[str]:
 
 
 def _claims_faults(seed: int) -> Iterator[str]:
-    """Damage a state file of the DRA manager, too."""
+    """Damage a state file of the DRA manager, and yield all errors."""
     original = Random(seed).choice(_state_files())
     _, data = damaged(original, seed)
     for fault in (*claims.faults(original, data), *claims.command_faults(data)):

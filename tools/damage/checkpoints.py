@@ -120,8 +120,8 @@ def _is_nested(data: bytes, text: bytes) -> bool:
 
 
 def command_faults(data: bytes) -> Iterator[str]:
-    """Yield each error of the checkpoint commands on this file, in a directory like that of a
-    kubelet."""
+    """Yield each error of the checkpoint commands on a checkpoint with the content ``data``, in a
+    directory like that of a kubelet."""
     name = "device-plugins/kubelet_internal_checkpoint"
     repaired = checkpoint.repair(data).data
     yield from commands_faults(data, name, repaired, lambda after: _loaded(after) is not None)

@@ -111,7 +111,7 @@ def _false_findings(data: bytes) -> Iterator[str]:
 
 
 def command_faults(data: bytes) -> Iterator[str]:
-    """Yield each error of the checkpoint commands on this file."""
+    """Yield each error of the checkpoint commands on a state file with the content ``data``."""
     yield from commands_faults(
         data,
         dra.STATE_NAME,

@@ -10,8 +10,8 @@ compares these. ``running`` does all this for many scenarios, and ``shrinking`` 
 ``coverage`` counts the branches that scenarios reach. ``recording`` stores results, so that tests
 can compare without Go. ``planting`` checks that the comparison notices wrong behaviours.
 
-The docstrings call the real manager *the reference*. A *fact* is one value of a result, such as the
-devices of a container. A fact is *random* if the reference's value differs between runs.
+In docstrings, the real manager is called *the reference*. A *fact* is one value of a result, such
+as the devices of a container. A fact is *random* if the reference's value differs between runs.
 
 Invariants:
 * A scenario depends only on its name and the kubelet version.

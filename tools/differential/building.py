@@ -86,7 +86,8 @@ def _digest(sources: list[Path]) -> str:
 
 
 def _minors_up_to(release: str) -> range:
-    """Return the minor versions with a build tag: a file with ``k134`` is for 1.34 and later."""
+    """Return the minor versions whose build tags a release has. A Go file with the tag ``k134`` is
+    for 1.34 and later."""
     return range(OLDEST, minor(release) + 1)
 
 

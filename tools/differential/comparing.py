@@ -57,7 +57,7 @@ class Seen:
 
 @attrs.frozen
 class Expected:
-    """Results of the reference's runs of one scenario. They end with a panic, if there is one."""
+    """Results of the reference's runs of one scenario. A panic ends a run."""
 
     config_error: str | None = None
     steps: Sequence[Facts] = ()
@@ -109,7 +109,7 @@ def compare(
     ours: Mapping[str, Any],
     quirks: str = "reference",
 ) -> list[Disagreement]:
-    """Return all disagreements. If a deviation explains one, it is set.
+    """Return all disagreements, each with the deviation that explains it, if any.
 
     With the quirks ``default``, the rules of ``quirk_deviations`` can explain a disagreement, too.
     A rule can say that the mock is now in another state. Then later steps are not compared.

@@ -30,7 +30,7 @@ class Fact:
     devices: Sequence[Mapping[str, Collection[str]]] = ()
     """Devices of each pod in the reference, by step."""
     is_random: bool = False
-    """True if ``expected`` contains all values seen."""
+    """True if ``expected`` contains all values that the reference had in its runs."""
 
 
 @attrs.frozen
@@ -75,7 +75,7 @@ def _pods_of_file(text: str | None) -> set[str]:
 
 
 def _is_panic_of_two_admissions(fact: Fact) -> bool:
-    """True if the mock continues where the reference panics: it has lost a pod's reusable
+    """True if the mock continues where the reference panics because it has lost a pod's reusable
     devices."""
     steps = steps_of(fact.scenario)
     return (
@@ -95,7 +95,7 @@ DEVIATIONS: Final[tuple[Deviation, ...]] = (
     ),
     Deviation(
         "health updates without the gate",
-        "`MockKubelet.health_updates` is there without the gate ResourceHealthStatus, too",
+        "`MockKubelet.health_updates` exists even without the gate ResourceHealthStatus",
         _is_reported_with_the_gate_off,
     ),
 )

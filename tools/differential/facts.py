@@ -126,9 +126,8 @@ def _checkpoint(text: bytes) -> Iterator[_Pair]:
 
 
 def _in_order(text: bytes) -> str:
-    """Return the text with entries and IDs sorted, and without the checksum of their order.
-
-    The order of keys, the form of empty values, escapes and spaces do not change.
+    """Return the text with entries and IDs sorted, and without the checksum, which depends on their
+    order. The order of keys, the form of empty values, escapes and spaces do not change.
     """
     data = json.loads(text)
     form = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
@@ -177,7 +176,7 @@ def _pod(path: str, pod: Mapping[str, Any]) -> Iterator[_Pair]:
 
 
 def _resources(path: str, answer: Mapping[str, Any]) -> Iterator[_Pair]:
-    """Yield devices, CPUs, memory and claims."""
+    """Yield the facts about devices, CPUs, memory and claims."""
     for resource, devices in _by_resource(answer.get("devices") or ()).items():
         yield f"{path} {resource}", devices
     rest = {name: answer[name] for name in answer.keys() - {"name", "devices"} if answer[name]}

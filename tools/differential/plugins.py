@@ -50,7 +50,7 @@ class Plugin(Protocol):
     """A plugin of a scenario."""
 
     name: str
-    """File name of its socket."""
+    """File name of the plugin's socket."""
 
     @property
     def closed(self) -> bool:
@@ -63,7 +63,7 @@ class Plugin(Protocol):
         """Register through the directory that the kubelet watches. Raises Rejected."""
 
     def unwatch(self) -> None:
-        """Remove the plugin's socket from that directory."""
+        """Remove the plugin's socket from the directory that the kubelet watches."""
 
     def send(self, devices: Sequence[Described]) -> None:
         """Send a list and wait until the kubelet has processed it."""

@@ -2,7 +2,8 @@
 
 Each rule belongs to a quirk of docs/kubelet-behaviour.md, and defines the value that the mock must
 have. After some differences, the two nodes are in different states, for example because a device is
-free in only one of them. Such a rule has ``parts``: later steps are not compared.
+free in only one of them. The rule for such a difference has ``parts`` set, and later steps are not
+compared.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ def _from_file(step: Step, entry: str) -> bool:
 
 
 def _is_present_health(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """True if a device that is no longer listed is Unknown, or one without a plugin is
-    Unhealthy."""
+    """True if, in the mock, a device is Unknown because it is no longer listed, or Unhealthy
+    because it has no plugin."""
     if not path.startswith("status ") or _ABSENT in (wanted, ours) or wanted.keys() != ours.keys():
         return False
     resource = path.split(" ")[3]
@@ -249,7 +250,8 @@ def _is_ignored(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 def _is_admitted(step: Step, path: str, wanted: Any, ours: Any) -> bool:
     """True if the mock admits a pod that the reference rejects because of a bug.
 
-    The bugs are: a limit of 0 or a finished init container counts (Q5, Q16); devices leak (Q4).
+    The bugs are: the kubelet counts a limit of 0 (Q5) or a finished init container (Q16), or does
+    not free devices (Q4).
     """
     message = next(
         (

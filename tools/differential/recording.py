@@ -35,8 +35,8 @@ def line(version: str, scenario: Scenario, wanted: Expected) -> str:
     """Return a JSON object with ``kubelet``, ``scenario`` and ``expect``.
 
     ``expect`` has ``config_error``, or ``steps`` and perhaps ``panic``. A step has the ``facts``
-    that changed since the step before, the paths that are ``gone``, and ``random`` ones with the
-    values seen, or none if not all were seen.
+    that changed since the step before, the paths of facts that are ``gone``, and ``random`` facts
+    with the values seen. A random fact has no values if further values are likely.
     """
     expect: dict[str, Any] = {"config_error": wanted.config_error}
     if wanted.config_error is None:
@@ -104,7 +104,7 @@ def selected(
 ) -> Iterator[str]:
     """Yield the lines of a few scenarios that together reach everything several times.
 
-    Greedy: next comes the scenario that adds the most in relation to its length.
+    The choice is greedy: the next scenario is the one that adds the most in relation to its length.
     """
     lines = {number: line(version, *each[:2]) for number, each in enumerate(agreeing)}
     left = {number: each[2] for number, each in enumerate(agreeing)}

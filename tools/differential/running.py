@@ -65,7 +65,7 @@ class Tally:
 
 
 class Comparison:
-    """Compare both sides at one version."""
+    """Comparison of the reference and the mock at one kubelet version."""
 
     def __init__(self, reference: Reference, version: str, mode: ours.Mode | None = None) -> None:
         self._reference = reference

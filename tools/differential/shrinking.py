@@ -12,7 +12,8 @@ Path = tuple[Any, ...]
 
 
 Shows = Callable[[Plain], bool]
-"""Function that returns True if a candidate still shows the disagreement. It may be invalid."""
+"""Function that returns True if a candidate still shows the disagreement. A candidate may be
+invalid."""
 
 
 def shrink(

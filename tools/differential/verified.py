@@ -33,7 +33,7 @@ _TAIL: Final = '''}
 
 
 def text(verified: Mapping[int, Verified]) -> str:
-    """Return the contents of the file."""
+    """Return the source of the module with the last comparison of each minor version."""
     lines = [
         f'    {number}: Verified("{each.release}", scenarios={each.scenarios}, seed={each.seed}),\n'
         for number, each in sorted(verified.items())

@@ -10,7 +10,7 @@ from devicemanager.core.dra.model import ResourceClaim
 
 def drive(steps: Steps, claim: ResourceClaim, respond: Callable[[], Answer]) -> None:
     """Run a generator to its end. It gets ``claim`` for each request, and each call to a driver
-    returns what ``respond`` returns. Raises the errors of both."""
+    returns what ``respond`` returns. Raises the errors of the generator and of ``respond``."""
     answer: Answer = None
     try:
         while True:

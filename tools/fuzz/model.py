@@ -21,7 +21,8 @@ _TEXT: Final = json.dumps({f"key-{number}": [number] * 10 for number in range(10
 _UNIT: Final = 200
 """Number of times that ``unit`` parses the text."""
 _LEAST: Final = 0.005
-"""Least time of the unit in seconds: shorter times vary most."""
+"""Minimum time of the unit in seconds. Shorter measured times are rounded up, because they vary
+most."""
 
 Run = Callable[[bytes], None]
 """Function that reads one input. Any exception is a finding."""
@@ -69,9 +70,8 @@ def target(
     planted: str,
     words: str | tuple[str, ...] = (),
 ) -> Callable[[Callable[[], Run]], Callable[[], Run]]:
-    """Register the decorated function as the ``load`` of a target.
-
-    Several packages, or several words without spaces, are separated by spaces.
+    """Register the decorated function as the ``load`` of a target. The arguments are the fields of
+    ``Target``. In ``packages``, spaces separate the names. ``words`` can be such a text, too.
     """
 
     def register(load: Callable[[], Run]) -> Callable[[], Run]:
@@ -129,10 +129,10 @@ class Guard:
 
     run: Run
     times: float = 100.0
-    """Limit of CPU time for one input, as a multiple of ``unit``. Elapsed time would depend on
-    other processes, and seconds on the speed of the machine."""
+    """Limit of CPU time for one input, as a multiple of ``unit``. So the limit does not depend on
+    other processes or on the speed of the machine."""
     memory: float = 100.0
-    """Limit by which one input may raise the peak memory of the process, in MB."""
+    """Limit for the growth of the process's peak memory by one input, in MB."""
     _unit: float = attrs.field(factory=unit)
 
     def __call__(self, data: bytes) -> None:

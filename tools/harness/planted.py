@@ -1,10 +1,12 @@
 """Planted bugs: changes of this project's code with which an attack or a fuzz target must fail.
 
-A tool that stays green with a planted bug guards nothing. ``make planted`` runs each attack with
-its bug, and ``tests/tools/test_planted.py`` runs the quick ones and all fuzz targets.
+An attack or target that passes with its planted bug is useless. ``make planted`` runs each attack
+with its bug. ``tests/tools/test_planted.py`` runs the quick attacks and all fuzz targets with
+theirs.
 
-The environment variable ``VARIABLE`` selects the bug in all processes of an attack. Each of them
-calls ``apply`` before it uses the project. ``SLOWNESS`` has the slowness of the machine.
+The environment variable in ``VARIABLE`` selects the bug in all processes of an attack. Each process
+calls ``apply`` before it uses the project. The environment variable in ``SLOWNESS`` is the factor
+for ``pause``.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def apply() -> None:
 def selected(name: str, slowness: float = 1.0) -> Iterator[None]:
     """Select a bug for the processes that are started in the block.
 
-    ``slowness``: how many times longer than on an idle machine the work takes.
+    ``slowness``: factor by which the machine is slower than an idle one; see ``pause``.
     """
     os.environ[VARIABLE], os.environ[SLOWNESS] = name, str(slowness)
     try:
@@ -59,7 +61,8 @@ def selected(name: str, slowness: float = 1.0) -> Iterator[None]:
 
 
 def pause(seconds: float) -> None:
-    """Sleep for the time that slow code of a bug takes: ``seconds`` on an idle machine."""
+    """Sleep, as a bug that makes code slow. The time is ``seconds``, multiplied by the slowness of
+    the machine."""
     # Limits of attacks are multiples of the times without an attack, so a busy machine has longer
     # limits. Slow code would need more time on it, too.
     time.sleep(seconds * float(os.environ.get(SLOWNESS, "1")))
@@ -88,7 +91,8 @@ def undoable() -> int:
 
 
 def replace(function: Any, by: Callable[..., Any]) -> None:
-    """Give a function another body, also where it was imported by name already."""
+    """Replace the body of a function. Modules that have already imported the function get the new
+    body, too."""
     assert isinstance(function, types.FunctionType)
     assert isinstance(by, types.FunctionType)
     # The body runs in the module of the function that it replaces.
@@ -98,11 +102,11 @@ def replace(function: Any, by: Callable[..., Any]) -> None:
 
 
 def on_undo(act: Callable[[], object]) -> None:
-    """Call a function when the bug is removed."""
+    """Register a function to call when the bug is removed."""
     _UNDO.append(act)
 
 
 def set_to(owner: Any, name: str, value: object) -> None:
-    """Set an attribute of a module, class or function."""
+    """Set an attribute of a module, class or function until the bug is removed."""
     on_undo(partial(setattr, owner, name, getattr(owner, name)))
     setattr(owner, name, value)

@@ -137,7 +137,7 @@ class Leftovers:
         self._threads: frozenset[threading.Thread] = frozenset()
         self._descriptors = 0
         self.found: list[str] = []
-        """One sentence for each, filled at the end of the block."""
+        """One sentence for each leftover; filled at the end of the block."""
 
     def __enter__(self) -> Self:
         # Create all temporary files in one directory. Any file in it is then a leftover.

@@ -14,8 +14,8 @@ from devicemanager.core.quantity import parse_quantity
 from tools.harness.model import Broken, Devices, devices
 
 PREFIX = "claim:"
-"""Prefix of a claim's name where devices are listed by resource: a claim's devices have such a
-key."""
+"""Prefix of a claim's name in mappings of devices by resource. In these, a claim has its own key
+beside those of resources."""
 COMMON = f"{PREFIX}common"
 """Name of a claim that many pods share."""
 DRIVER, POOL = "claims.example.com", "cards"

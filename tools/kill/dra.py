@@ -12,7 +12,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from tools.harness.model import Broken, Devices, devices
 
 PREFIX: Final = "dra:"
-"""Prefix of a ResourceClaim's name where devices are listed by resource."""
+"""Prefix of a ResourceClaim's name in mappings of devices by resource."""
 DRIVER: Final = "dra.example.com"
 _PER_THREAD: Final = 6
 _THREADS: Final = 4
@@ -66,7 +66,8 @@ def dra_on_disk(root: Path, in_driver: Collection[str]) -> dict[str, Devices]:
     """Return the devices of each pod's ResourceClaims in the state file.
 
     Raises Broken if the file does not load, if a device is prepared for two claims, or if the
-    driver has prepared a claim that is not in the file. ``in_driver`` are the UIDs of its claims.
+    driver has prepared a claim that is not in the file. ``in_driver`` are the UIDs of the claims
+    that the driver has prepared.
     """
     path = root / checkpoint.dra.STATE_NAME
     if not path.exists():

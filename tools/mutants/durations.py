@@ -1,7 +1,7 @@
 """Pytest plugin for the run of the suite that measures coverage and durations.
 
-It writes the durations of passed tests to the file named by MUTANTS_DURATIONS. It also attributes
-the lines that child processes run to the test that started them.
+It writes the durations of passed tests to the file that the environment variable MUTANTS_DURATIONS
+names. It also attributes the lines that child processes run to the test that started them.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def select(repository: Path, cache: Path, arguments: Sequence[str]) -> Selection
     """Run the test suite once to measure which lines each test runs.
 
     The result is cached in ``cache`` until a source or test changes. ``arguments`` are passed to
-    pytest. Raises CannotMeasure.
+    pytest. Raises CannotMeasure if the suite fails.
     """
     tree = Tree(repository, cache / MEASURED)
     version = _digest(tree.path, arguments)

@@ -155,7 +155,7 @@ class Disk:
 
 def moments(start: Mapping[str, bytes], operations: Sequence[Operation]) -> Iterator[Disk]:
     """Iterate over the states of the disk: before the first operation, and after each operation.
-    All states are one object."""
+    The same object is yielded each time, in its current state."""
     disk = Disk.of(start)
     yield disk
     for operation in operations:

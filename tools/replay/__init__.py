@@ -1,10 +1,10 @@
 """Replay recorded vectors through the product's code and report differences.
 
-Input:  a file of vectors: checkpoints, admission scenarios, or structured claims.
+Input:  a file of vectors, such as checkpoints, admission scenarios or structured claims.
 Output: the differences of each vector, and ``N of M agree``.
 
-``checkpoint``, ``admission`` and ``claims`` each replay one format; ``report`` reads files,
-compares values and prints.
+Each format has a module, such as ``checkpoint``. ``report`` reads files, compares values and
+prints.
 
 Invariants:
 * The replays only translate formats. They contain no behaviour of the product.

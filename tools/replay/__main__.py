@@ -18,7 +18,8 @@ _VERSIONS: Final = {
     "dra-allocate": " or 1.36",
     "lively": ", or a version whose results are in a file beside FILE",
 }
-"""Formats with an option for the version, and the other versions for its help."""
+"""Formats with the option ``--kubelet-version``, and the versions that its help adds to the
+default."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

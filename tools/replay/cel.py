@@ -1,8 +1,9 @@
-"""Replay vectors of device selectors: what Kubernetes' CEL environment answers for a device.
+"""Replay vectors of device selectors: results of Kubernetes' CEL environment for a device.
 
-A row agrees if the answer for the device and for a new object are those of the original. A row
-that Kubernetes may evaluate and the product does not is *refused*, not wrong. Texts of errors
-are compared and counted, but a different text is not wrong.
+A row is an expression with its recorded results: its value for the device, and whether a new object
+may contain it. A row agrees if the product has the same results. A row is *refused*, not wrong, if
+the product does not support the expression. Error texts are compared and counted, but a different
+text is not wrong.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from devicemanager.claims.cel import dra
 from tools.replay.report import ReplayError, difference, read_vectors
 
 MAX_REFUSED = 0.06
-"""Largest share of rows that may be refused."""
+"""Maximum share of rows that may be refused."""
 VERSIONS = {each.value: each for each in dra.Release}
 _SHARED_DEVICES = "cel-dra-devices.json"
 _CUT = "[cut:"
-"""Mark of a text in the file that is not whole."""
+"""Text that marks a shortened text in the file."""
 
 Row = Mapping[str, Any]
 
@@ -35,11 +36,11 @@ class Outcome:
     id: str
     category: str
     refused: str = ""
-    """Reason why the product does not evaluate the expression; "" if it does."""
+    """Reason why the product does not evaluate the expression; empty if it does."""
     differences: tuple[str, ...] = ()
-    """Answers that differ from the original's."""
+    """Results that differ from the recorded ones."""
     texts: tuple[str, ...] = ()
-    """Error texts that differ from the original's."""
+    """Error texts that differ from the recorded ones."""
 
     @property
     def kind(self) -> str:
@@ -50,7 +51,7 @@ class Outcome:
 def replay_file(path: Path, versions: Sequence[str] = tuple(VERSIONS)) -> Iterator[Outcome]:
     """Replay the rows of a file. The devices are in a file beside it.
 
-    Raises ReplayError for another format, and for an unknown version.
+    Raises ReplayError for a file in another format, and for an unknown version.
     """
     if unknown := set(versions) - VERSIONS.keys():
         raise ReplayError(f"unknown version {min(unknown)}: use {' or '.join(VERSIONS)}")
@@ -63,7 +64,8 @@ def replay_file(path: Path, versions: Sequence[str] = tuple(VERSIONS)) -> Iterat
 
 
 def read_devices(path: Path) -> Mapping[str, dra.Device]:
-    """Return the devices for a file of rows: ``NAME-devices.json``, or the shared file."""
+    """Return the devices for a file of rows, by name. They are in ``NAME-devices.json`` beside the
+    file ``NAME.jsonl``, or in the file that all sets share."""
     own = path.with_name(f"{path.stem}-devices.json")
     file = own if own.exists() else path.with_name(_SHARED_DEVICES)
     try:
@@ -126,7 +128,7 @@ def _evaluated(expression: str, device: dra.Device, release: dra.Release) -> _Fo
 
 
 def _differences(want: Row, found: _Found) -> list[str]:
-    """Return the answers that differ; an error may come at compile time or at run time."""
+    """Return the results that differ. An error at compile time equals an error at run time."""
     expected = want["result"] if isinstance(want["result"], bool) else "error"
     actual = found.result if isinstance(found.result, bool) else "error"
     return [
@@ -136,7 +138,8 @@ def _differences(want: Row, found: _Found) -> list[str]:
 
 
 def _as_recorded(want: Row, found: _Found) -> str:
-    """Return the answer for a new object; an error of compilation is recorded as ``same``."""
+    """Return the result of the check of a new object, as a recording has it. If the expression does
+    not compile on both sides, return the recorded result."""
     is_error = want["compile"] != "ok" and found.compiled != "ok"
     return want["admission"] if is_error else found.admission
 
@@ -152,7 +155,8 @@ def _texts(want: Row, found: _Found) -> list[str]:
 
 
 def report(outcomes: Iterable[Outcome], out: TextIO, show_texts: bool = False) -> int:
-    """Print what differs and a table of the categories. Return 0 if the replay passes, else 1."""
+    """Print the differences, and a table of the results by category. Return 0 if no row is wrong
+    and at most ``MAX_REFUSED`` are refused, else 1."""
     every = list(outcomes)
     for outcome in every:
         shown = [*outcome.differences, *(outcome.texts if show_texts else ())]

@@ -54,7 +54,7 @@ def _differences(
 
 
 def _grown(model: checkpoint.Checkpoint) -> bytes:
-    """Render the file from a document that had other content before."""
+    """Return the file as written by a document that had other content before."""
     document = checkpoint.Document()
     document.put("gone", [checkpoint.render_entry(_OTHER)])
     document.set_registered({"vendor.com/other": ("a", "b")})

@@ -161,7 +161,8 @@ def pool(short: Mapping[str, Any]) -> Plain:
 
 
 def device_status(short: Mapping[str, Any]) -> Plain:
-    """Return a claim with one allocated device that has this status."""
+    """Return a claim object with one allocated device; ``short`` has the fields of the device's
+    status."""
     device = {"devicePoolName": "p", "deviceName": "d"}
     status = {"allocations": [device], "deviceStatuses": [{**device, **short}]}
     return {**claim({"claims": [{"class": "a"}]}), "status": status}
@@ -176,7 +177,8 @@ def _parts(*names: str) -> dict[str, str | None]:
 
 
 def _renamed(short: Mapping[str, Any], names: Mapping[str, str | None]) -> Plain:
-    """Rename the fields to their API names; omit those without one for the caller."""
+    """Rename the fields to their API names. Omit fields without an API name, which the caller
+    handles."""
     _reject_unknown(short, names.keys())
     return {str(names[key]): value for key, value in short.items() if names[key]}
 

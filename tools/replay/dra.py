@@ -16,8 +16,8 @@ Json = Mapping[str, Any]
 
 
 def replay_file(path: Path, version: str) -> Iterator[Outcome]:
-    """Yield an outcome per scenario that the kubelet version ran. Raises ReplayError for a file in
-    another format, and for a version without results."""
+    """Yield an outcome per scenario that has results of the kubelet version. Raises ReplayError for
+    a file in another format, and for a version without results."""
     try:
         kubelet = KubeletVersion.parse(version)
     except VersionError as error:
@@ -57,8 +57,8 @@ def replay_vector(
 
 
 def _with_form_of(actual: dict[str, Any], wanted: Json) -> dict[str, Any]:
-    """Return the result with the changed file in the form of the recording: the whole text, or its
-    claims and the checksum."""
+    """Return the result with the changed state file in the form of ``wanted``: either its text, or
+    its claims and checksum."""
     text = actual.get("file")
     if text is not None and "claims" in wanted:
         outer = json.loads(text)

@@ -48,7 +48,7 @@ class Problem:
         )
 
     def solve(self, profile: Profile) -> dict[str, Any]:
-        """Return what a file has as the expected outcome."""
+        """Return the outcome in the form in which a file has the expected one."""
         shares = (f"share-{number}" for number in count(1))
         try:
             results = allocate(

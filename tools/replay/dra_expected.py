@@ -17,7 +17,8 @@ _BY_DEFAULT = ("1.36.3", "1.37.2")
 
 
 def expected_steps(vector: Json, version: KubeletVersion) -> list[dict[str, Any]] | None:
-    """Return the recorded result of each step; None if the version did not run the scenario."""
+    """Return the expected result of each step; None if the scenario was not recorded for the
+    version."""
     ran = [KubeletVersion.parse(each) for each in vector.get("kubelet", _BY_DEFAULT)]
     if version.minor not in [each.minor for each in ran]:
         return None
@@ -31,8 +32,8 @@ def expected_steps(vector: Json, version: KubeletVersion) -> list[dict[str, Any]
 
 
 def _without_shares(op: Json, step: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a kubelet that does not store share IDs; the recordings leave this
-    difference out."""
+    """Return the result without share IDs, for a kubelet that does not store them. Recordings are
+    the same for all kubelets, and contain the IDs."""
     for listed in step.get("dynamic_resources", ()):
         for device in listed["claim_resources"]:
             device.pop("share_id", None)
@@ -67,6 +68,6 @@ def _data(claims: Any) -> str:
 
 
 def _go(value: Any) -> str:
-    """Return JSON as Go writes it."""
+    """Return a value as JSON, in the form that Go writes."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return re.sub("[<>&\u2028\u2029]", lambda char: f"\\u{ord(char[0]):04x}", text)

@@ -1,7 +1,7 @@
 """A kubelet's DRA manager in memory, for recorded scenarios.
 
-It drives the generators of ``devicemanager.core.dra`` and writes the state file as text. The API
-server, the drivers and the disk are those of the scenario.
+The manager runs the generators of ``devicemanager.core.dra`` and stores the state file as text. The
+scenario defines how the API server, the drivers and the disk respond.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ _WITHOUT_MANAGER = ("start", "restart", "file", "claim", "behave")
 
 @attrs.define(eq=False)
 class _Process:
-    """A driver's process: one endpoint, which listens or not."""
+    """Process of a driver, with one endpoint that listens or does not."""
 
     key: str
     spec: Json
     listens: bool
     behaviour: dict[str, Json]
     instance: Instance | None = None
-    """Its registration."""
+    """Registration of the process; None while it is not registered."""
     streaming: bool = False
 
     @property
@@ -103,7 +103,7 @@ class _Blocked:
 
 
 class DraKubelet:
-    """One scenario: ``step`` runs its operations one after the other."""
+    """DRA manager of one scenario. ``step`` runs one operation."""
 
     def __init__(self, vector: Json, version: KubeletVersion) -> None:
         gates = dict(vector.get("gates") or {})
@@ -126,7 +126,7 @@ class DraKubelet:
         self._disk_message = ""
         self._file: str | None = None
         self._now = self._slept = 0.0
-        """The clock of the wiping, and that of health."""
+        """Current times: ``_now`` for the deletion of slices, and ``_slept`` for health reports."""
         self._manager = False
         self._blocked: dict[str, _Blocked] = {}
         self._calls: list[Result] = []
@@ -135,7 +135,7 @@ class DraKubelet:
         self._load(())
 
     def step(self, op: Json) -> Result:
-        """Run one operation, and return what the recording has of it."""
+        """Run one operation, and return its result with the fields that recordings have."""
         self._calls, self._writes, self._wipes = [], 0, []
         file, prepared = self._file, self._prepared()
         if not self._manager and op["op"] not in _WITHOUT_MANAGER:
@@ -158,8 +158,8 @@ class DraKubelet:
         return [f"{each.namespace}/{each.name}" for each in self._cache if each.prepared]
 
     def _recorded(self, text: str | None) -> str | None:
-        """Return a file as the recording has it: the kubelet's order of claims is random, so the
-        recording has sorted and rewritten several claims."""
+        """Return a file as recordings have it. The kubelet's order of claims is random, so files
+        with several claims were sorted."""
         try:
             claims = checkpoint.dra.loads((text or "").encode()).claims or ()
         except checkpoint.CheckpointError:
@@ -433,7 +433,8 @@ class DraKubelet:
         error: Exception | None = None,
         answer: Answer = None,
     ) -> Result:
-        """Run a generator until it ends, or, with a name, until it blocks in a driver."""
+        """Run a generator until it ends. With ``name``, return earlier if it blocks in a call to a
+        driver."""
         while True:
             try:
                 effect = steps.send(answer) if error is None else steps.throw(error)
@@ -501,7 +502,7 @@ _HEALTH = {"HEALTHY": Health.HEALTHY, "UNHEALTHY": Health.UNHEALTHY}
 
 
 class _Blocks(Exception):
-    """A call that the driver does not answer before ``end``."""
+    """Raised for a call to which the driver does not respond before the operation ``end``."""
 
     def __init__(self, effect: CallDriver, behaviour: Json, instance: str) -> None:
         super().__init__(instance)

@@ -1,8 +1,10 @@
-"""Replay scenarios in which pods live. README-lively.md beside the vectors describes the format.
+"""Replay *lively* scenarios, in which pods run and end. README-lively.md beside the vectors has the
+format.
 
 ``lively_node`` runs a scenario on a mock kubelet with the quirks of the reference, and
-``lively_expected`` compares the results. This module reads the files and selects what is expected
-of a kubelet version: the results of other versions are in files beside the scenarios.
+``lively_expected`` compares the results. This module reads the files and selects the expected
+results of a kubelet version. Results of versions other than the default are in files beside the
+scenarios.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from tools.replay.lively_node import play
 from tools.replay.report import Outcome, ReplayError, read_vectors
 
 DEFAULT: Final = "1.37"
-"""The version whose results are in the file of the scenarios."""
+"""Kubelet version whose results are in the same file as the scenarios."""
 _SHOWN: Final = 4
 _RANDOM: Final = 0.01
-"""Share of scenarios that can differ: a few have a random value that was the same in all runs of
+"""Maximum share of scenarios that may differ: in a few, a random value was the same in all runs of
 the reference."""
 
 
@@ -61,7 +63,7 @@ def _results(path: Path, version: str) -> Mapping[str, Any]:
 
 
 def _expect(scenario: Mapping[str, Any], results: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what is expected; None if it is unknown for the version."""
+    """Return the expected results of a scenario; None if they are unknown for the version."""
     usual: Mapping[str, Any] = scenario["expect"]
     expect = results.get(scenario["id"], usual)
     if expect is not None and "from" in expect:

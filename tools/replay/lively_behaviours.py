@@ -1,7 +1,7 @@
-"""Behaviours in lively scenarios in which a mock can easily differ from the kubelet.
+"""Behaviours of the kubelet in lively scenarios (``lively``) that a mock can easily get wrong.
 
-Each function returns whether a scenario, with the results of 1.37.2, has a behaviour. The sample of
-scenarios in the repository must have all of them; ``tools.vector_sample`` selects it so.
+Each function returns True if a scenario, with the results of 1.37.2, shows a behaviour. The sample
+of scenarios in the repository must show all behaviours; ``tools.vector_sample`` ensures this.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def has_negative_nodes_only(scenario: Scenario) -> bool:
 
 
 def admits_before_the_first_list(scenario: Scenario) -> bool:
-    """True if a pod is admitted without devices because their plugin has not sent a list."""
+    """True if a pod is admitted without devices because the plugin of its resource has not sent a
+    list."""
     silent = {r for r, each in scenario["resources"].items() if each.get("devices") is None}
     return any(
         step.get("admit") and not silent.isdisjoint(container["limits"])
@@ -149,7 +150,7 @@ def rejects_after_the_grace_period(scenario: Scenario) -> bool:
 
 
 def panics(scenario: Scenario) -> bool:
-    """True if the kubelet panics when it admits a pod again whose device is no longer listed."""
+    """True if the kubelet panics when it readmits a pod with a device that is no longer listed."""
     return "nil pointer" in scenario["expect"].get("panic", {}).get("text", "")
 
 

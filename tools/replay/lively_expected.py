@@ -1,8 +1,8 @@
-"""Expected results in a file of lively scenarios, and their differences from a replay.
+"""Expected results in a file of lively scenarios (``lively``), and their differences from a replay.
 
-A step's state is a JSON merge patch on the state of the step before (RFC 7386). Facts that the
-reference chose at random are listed in ``random``; they are compared with the values that were
-seen, and then removed from both sides.
+A step's state is a JSON merge patch on the state of the step before (RFC 7386). ``random`` lists
+the facts that the reference chose at random, with the values that were seen. The replay must have
+one of these values; then the facts are removed from both sides.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ Plain = dict[str, Any]
 Path = tuple[str | int, ...]
 
 ABSENT: Final = "(absent)"
-"""The value of a fact that one side does not have."""
+"""Value that stands for a missing fact."""
 _OLDER: Final = "list_v1alpha1"
 _OPTIONAL: Final = frozenset({"admit", "registered", "readmitted", "started", "hints", "affinity"})
-"""Fields that are compared only in steps that have them; other absent fields are empty."""
+"""Fields that are compared only in steps that have them. Any other missing field counts as
+empty."""
 
 
 @attrs.frozen
@@ -40,7 +41,7 @@ class Difference:
 
 
 def differences(expect: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Difference]:
-    """Compare a replay with what is expected."""
+    """Yield the differences between the expected results and a replay."""
     error, ours = expect.get("config_error"), actual.get("config_error")
     if error != ours:
         yield Difference(0, ("config_error",), error, ours)
@@ -71,7 +72,8 @@ def differences(expect: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterato
 def _panic_differences(
     expect: Mapping[str, Any], actual: Mapping[str, Any]
 ) -> Iterator[Difference]:
-    """Compare the panic. Without one in ``expect``, nothing is known after the last step."""
+    """Yield a difference if the panics differ. If ``expect`` has no panic, steps after its last
+    step are not compared."""
     panic, step = expect.get("panic"), len(actual["steps"])
     text = actual.get("panic", ABSENT)
     if panic is not None and (panic["step"] != step or panic["text"] != text):
@@ -81,7 +83,8 @@ def _panic_differences(
 
 
 def _as_list(lists: Mapping[str, Any]) -> Any:
-    """Return ``"as list"`` if v1alpha1 shows what v1 shows, without NUMA nodes."""
+    """Return ``"as list"`` if the v1alpha1 response has the same devices as the v1 response, else
+    the v1alpha1 response."""
     listed = {
         pod: {
             container: {
@@ -153,7 +156,7 @@ def _differences(number: int, path: Path, expected: Any, actual: Any) -> Iterato
 
 
 def _plain(value: Any) -> Any:
-    """Return the value without fields that are empty, which is the same as absent."""
+    """Return the value without empty fields, which are equivalent to missing ones."""
     if isinstance(value, Mapping):
         return {key: each for key, each in value.items() if not _is_empty(each)}
     return value

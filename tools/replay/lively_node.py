@@ -1,11 +1,11 @@
-"""Run a lively scenario: pods are admitted, started and live on, plugins come and go.
+"""Run a lively scenario (``lively``): pods are admitted, run and end, and plugins come and go.
 
 Theory of operation. A scenario runs on a ``MockKubelet`` with its real files and its real
-PodResources service. Plugins are fakes without sockets. After each operation the node is observed
-completely (``_Node._observe``), and the result is compared with what the file expects of that step
-(``lively_expected``). The format is described beside the vectors, in README-lively.md.
+PodResources service. Plugins are fakes without sockets. After each operation, ``_Node._observe``
+collects the whole state of the node, and ``lively_expected`` compares it with the recorded one.
+README-lively.md beside the vectors has the format.
 
-The scenarios were made with a kubelet that is asked by one thread. Nothing here runs concurrently
+The scenarios were recorded with a kubelet that one thread called. Here, nothing runs concurrently,
 either: a list is processed when ``send_list`` returns.
 """
 
@@ -66,7 +66,7 @@ Described = Mapping[str, Any]
 _GRACE: Final = 360.0
 _PANIC: Final = re.compile(r"^panic: | \(Q\d+\)$")
 _ENDPOINT: Final = re.compile(r"endpoint \S+ has")
-"""Go prints the endpoint with its address; the vectors have a star instead."""
+"""An endpoint in an error text. Go prints its address; the vectors have a star instead."""
 
 
 def play(scenario: Described, version: str) -> Plain:
@@ -154,7 +154,7 @@ class _Resource:
     socket: str = ""
     """The socket of the plugin that registered last."""
     replaced: list[_Plugin] = attrs.field(factory=list)
-    """Plugins that were replaced and still run, the last one at the end."""
+    """Plugins that were replaced and still run, in the order of their registrations."""
 
 
 class _Node:
@@ -186,7 +186,7 @@ class _Node:
     # -- operations ------------------------------------------------------------------
 
     def step(self, op: Described) -> Plain:
-        """Do an operation and return what can be observed after it."""
+        """Perform an operation, and return the state of the node after it."""
         (kind,) = op.keys() - {"lists", "no_hints"}
         if kind == "admit":
             outcome = self._admit(op["admit"], with_hints=not op.get("no_hints"))
@@ -341,7 +341,7 @@ class _Node:
         }
 
     def _register_early(self, event: Event) -> None:
-        """Register the plugins that are back before pods are admitted again."""
+        """Register the plugins that return before pods are admitted again."""
         if event.kind is EventKind.STARTED:
             described, self._before = self._before, ()
             for each in described:
@@ -465,7 +465,7 @@ def _plain(text: str) -> str:
 
 
 def _affinity(admission: Admission) -> Plain:
-    """Return the hint that each container is aligned to."""
+    """Return the hint to which each container is aligned."""
     # Only the explanation has the whole hint.
     explanation = admission.explanation
     assert explanation is not None

@@ -1,4 +1,4 @@
-"""Shared by all replays: outcomes, reading of files, comparison, the report."""
+"""Code that all replays share: outcomes, reading of files, comparison, the report."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def _vector(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def difference(what: str, expected: object, actual: object) -> list[str]:
-    """Return no text if both are equal, else one that shows where they differ."""
+    """Compare two values. Return no text if they are equal, else one text that shows where they
+    differ."""
     if expected == actual:
         return []
     if isinstance(expected, str | bytes) and isinstance(actual, str | bytes):

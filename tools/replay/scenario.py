@@ -19,7 +19,7 @@ from devicemanager.testing.fakes import FakeCall, FakePlugin, Preference
 Plain = dict[str, Any]
 
 RESPONSE: Final = wire.settings_to_bytes(ContainerSettings(envs={"A": "1"}))
-"""Allocate response of plugins for which a scenario specifies none."""
+"""Allocate response of plugins whose scenario has none."""
 PREFERENCES: Final[Mapping[str, Preference | None]] = {
     "": None,
     "error": fakes.first,

@@ -15,7 +15,8 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 _LISTED = re.compile(r"^- \[[^\]]+\]\(([^)]+)\)(?:$|: )", re.MULTILINE)
 _INDEX = "index.md"
 _FRONT = ("README.md", "docs/README.md")
-"""Pages that become the front page. The site shows the contents beside it."""
+"""Pages that become the front page: a link to one of them leads there. The site shows the contents
+beside each page."""
 _TREE = '\n```{{toctree}}\n:caption: "{caption}"\n:hidden:\n\n{entries}\n```\n'
 
 

@@ -31,7 +31,7 @@ from tools.harness.usage import Reading
 
 _DEVICES: Final = 64
 _PAUSE: Final = 0.01
-"""Seconds between two rounds of an activity: a soak lasts long, and must leave room for others."""
+"""Seconds between two rounds of an activity, so that the soak test does not use up a CPU."""
 _SLOWLY: Final = 1.0
 """Seconds between two rounds of a driver or a plugin."""
 _LINES: Final = 5

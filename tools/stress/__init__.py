@@ -1,4 +1,5 @@
-"""Use one kubelet from many threads concurrently, which also restart the kubelet and its plugin.
+"""Use one kubelet from many threads concurrently. The threads also restart the kubelet and its
+plugin.
 
 ``actor`` has the class for one thread. An actor chooses its actions at random, and compares every
 result with what the kubelet has confirmed before. ``__main__`` runs actors for some laps. After

@@ -72,8 +72,8 @@ class StressNode(Node):
         self._next = 0.0
 
     def restart_plugin(self) -> bool:
-        """Restart the plugin and wait for its devices. False if it is too early for a restart;
-        nothing is done then."""
+        """Restart the plugin and wait for its devices. If the last restart is too recent, do
+        nothing and return False."""
         with self._restarting() as may:
             if may:
                 with self.of_plugin.one():
@@ -81,8 +81,8 @@ class StressNode(Node):
         return may
 
     def restart_kubelet(self) -> bool:
-        """Restart the kubelet, then the plugin. False if it is too early for a restart; nothing is
-        done then."""
+        """Restart the kubelet, then the plugin. If the last restart is too recent, do nothing and
+        return False."""
         with self._restarting() as may:
             if may:
                 # Count it as a restart of the plugin, too: its devices are not registered
@@ -252,7 +252,8 @@ class Actor:
             raise Broken(f"{source} shows {sorted(found)} for pod {uid}, expected {expected}")
 
     def _plugin_was_registered(self, since: int) -> bool:
-        """True if the plugin has not been restarted since this count of restarts."""
+        """True if no restart of the plugin was in progress at the count ``since``, and none has
+        begun afterwards."""
         return since % 2 == 0 and since == self._node.of_plugin.count
 
     # -- restarts --------------------------------------------------------------------

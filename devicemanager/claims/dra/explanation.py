@@ -38,7 +38,7 @@ def _of_option(call: Call, claim: str, option: RequestOption) -> Iterator[str]:
             name = "/".join(call.offer.inventory.devices[number].key)
             by_rule.setdefault(rule, []).append(name)
     count = "all" if option.option.every is not None else str(option.option.count)
-    yield f"claim {claim}, request {option.name}: wants {count} devices, {usable} are usable"
+    yield f"claim {claim}, request {option.name}: devices wanted: {count}, usable: {usable}"
     for rule, names in by_rule.items():
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         yield f"  {rule}: {', '.join(names[:_SHOWN])}{more}"

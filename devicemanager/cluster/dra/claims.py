@@ -46,7 +46,10 @@ class NodeClaims:
             except (NotFound, Conflict):
                 continue  # the claim was deleted, or another claim has its name
             except ApiError as error:
-                self._node.say(f"status.devices of {claim.namespace}/{claim.name}: {error}")
+                self._node.say(
+                    f"cannot write status.devices of ResourceClaim {claim.namespace}/{claim.name}: "
+                    f"{error}"
+                )
 
     def _write(self, claim: ClaimInfo, unhealthy: Mapping[str, frozenset[str]]) -> None:
         node = self._node

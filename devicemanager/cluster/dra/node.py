@@ -42,7 +42,8 @@ class NodeDra:
         return cls(node, cast(DraKubelet, node.kubelet), uid)
 
     def joined(self, is_new: bool) -> None:
-        """Publish the slices of a node that has joined; ``is_new``: its Node was created."""
+        """Publish the slices of a node that has joined. ``is_new``: False if its Node already
+        existed."""
         if self._slices is not None:
             self._slices.joined(is_new=is_new)
 

@@ -1,9 +1,9 @@
 """ResourceSlices of one node: published by its drivers, and wiped by its kubelet.
 
 Theory of operation. A driver publishes its slices when the node joins, and again after each change
-of its devices. The kubelet wipes them: all at its start on an existing Node, and those of a driver
-that has been stopped for some time. The driver publishes them again after ``slices_delay``, since a
-driver notices the deletion only later.
+of its devices. The kubelet *wipes* (deletes) slices: all slices when it starts on an existing Node,
+and later the slices of a driver that has been stopped for some time. The driver publishes them
+again after ``slices_delay``, since a driver notices the deletion only later.
 
 Slices have names without a random part, so a driver can write them without reading them first. The
 slices of a node have their own key in the work queue. So their work runs one at a time, and never
@@ -61,7 +61,8 @@ class NodeSlices:
         """Drivers that publish their slices again after a delay."""
 
     def joined(self, *, is_new: bool) -> None:
-        """Publish all slices of a node that joins. An existing node wipes its slices first."""
+        """Publish all slices of a node that joins. If its Node already existed, wipe the slices
+        first."""
         self._queue(self._publish_all if is_new else self._wipe_all)
 
     def restarted(self) -> None:
@@ -100,9 +101,11 @@ class NodeSlices:
                 text = "the API server has no resource.k8s.io: nodes publish no ResourceSlices"
                 node.features.warn_once(node.warn, text)
         except Forbidden as error:
-            node.features.warn_once(node.warn, f"ResourceSlices: {error.message or error}")
+            node.features.warn_once(
+                node.warn, f"cannot write ResourceSlices: {error.message or error}"
+            )
         except ApiError as error:
-            node.say(f"ResourceSlices: {error}")
+            node.say(f"cannot write ResourceSlices: {error}")
 
     # -- work of this node, one at a time ------------------------------------------------
 

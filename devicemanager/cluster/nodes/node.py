@@ -258,7 +258,7 @@ class ClusterNode:
             case "register":
                 self.join()
             case "leave":
-                self._leave_by_itself("was deleted: it has left")
+                self._leave_by_itself("has left: its Node object was deleted")
             case "stay":
                 pass  # like a kubelet, which does not re-register: its updates fail with 404
 
@@ -323,7 +323,7 @@ class ClusterNode:
     def fail_prepare(self, driver: str, times: int = -1) -> None:
         """Make the next ``times`` preparations of claims by a DRA driver fail.
 
-        -1: all of them. 0: let them succeed again.
+        -1 makes all later preparations fail. 0 ends the failures.
         """
         self._devices().fail_prepare(driver, times)
 
@@ -342,7 +342,7 @@ class ClusterNode:
         self._pods.exit(uid, container, exit_code, reason)
 
     def not_ready(self, why: str, cause: str = "fault") -> None:
-        """Make the node not ready, with the message ``why``; an empty message clears the cause.
+        """Make the node not ready for ``cause``. An empty message ``why`` clears the cause.
 
         The node is ready again when all causes are cleared.
         """

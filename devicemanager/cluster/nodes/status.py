@@ -1,9 +1,9 @@
 """Registration and status of a Node (``pkg/kubelet/kubelet_node_status.go``, v1.32).
 
-Every node checks its status every ten seconds, and most checks find no change. To be cheap, a
-check first compares a hash of the inputs (``_inputs``). Only if the hash differs, it computes the
-whole status and compares its digest, without heartbeat times. Only if the digest differs, too, a
-request is sent.
+Every node checks its status every ten seconds, and most checks find no change. To be cheap, a check
+has up to three steps. First it compares a hash of the inputs (``_inputs``). If the hash differs, it
+computes the whole status and compares a digest without heartbeat times. If the digest differs, it
+sends a request.
 """
 
 from __future__ import annotations
@@ -161,7 +161,8 @@ class NodeStatusUpdater:
         self._is_changed = self._amounts not in (0, _amounts(node))
 
     def was_written(self, status: JsonObject, node: JsonObject) -> None:
-        """Record that a status was written; store the values of it that later updates need.
+        """Record that ``status`` was written, and store those of its values that later updates
+        need.
 
         ``node`` is the Node object that the server stored.
         """
@@ -253,8 +254,8 @@ def _annotations(node: NodeContext) -> dict[str, str]:
 
 
 def _take_over(node: NodeContext) -> JsonObject:
-    """Set the labels and annotations of an existing Node and return it as it was before
-    (``updateDefaultLabels``).
+    """Set the labels and annotations of an existing Node. Return the Node as it was before this
+    change (``updateDefaultLabels``).
 
     Raises ClusterError if devicemanager did not create the Node.
     """

@@ -152,7 +152,7 @@ class Mirrors:
             if mirror.uid:
                 self._write_status(static, mirror)
         except (Forbidden, RequestError) as error:
-            self._node.say(f"mirror pod of {mirror.name}: {error}")
+            self._node.say(f"cannot write the mirror pod of {mirror.name}: {error}")
 
     # -- requests --------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Mirrors:
         except Conflict:
             self._resolve_conflict(static, mirror)
         except NotFound as error:
-            self._node.say(f"mirror pod {mirror.name}: {error.message}")
+            self._node.say(f"cannot create the mirror pod of {mirror.name}: {error.message}")
         else:
             mirror.uid = made["metadata"]["uid"]
 

@@ -63,7 +63,7 @@ class PodState:
     scheduled: str = ""
     """Time at which the pod was bound, as text of the API."""
     gates: dict[str, str | None] | None = None
-    """Map of each condition type in the pod's readiness gates to the condition's status."""
+    """Status of each condition in the pod's readiness gates, by type; None without gates."""
     is_on_host_network: bool = False
     ip: str = ""
     """Address of the pod. While the pod runs, no other pod has it; empty before the first start,
@@ -186,7 +186,7 @@ class PodState:
 
     @contextmanager
     def held(self, lock: threading.Lock) -> Iterator[None]:
-        """Queue no writes of the status inside the ``with`` block. ``lock`` guards the counter."""
+        """Queue no writes of the status inside the ``with`` block. ``lock`` guards ``holds``."""
         with lock:
             self.holds += 1
         try:
@@ -204,8 +204,8 @@ class PodManager:
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self.lock = threading.Lock()
-        """Guards the dict of pods and the marked fields of ``PodState``. Code that holds it must
-        take no other lock, except that of the addresses."""
+        """Guards the dict of pods and the marked fields of ``PodState``. Code that holds this lock
+        must take no other lock, except ``UsedAddresses.lock``."""
         self._pods: dict[str, PodState] = {}
 
     def get(self, uid: str) -> PodState | None:

@@ -1,8 +1,9 @@
 """Node predicates: properties of the Node that a pod requires (``generalFilter`` and the admit
 handler of pkg/kubelet/lifecycle/predicate.go, v1.32).
 
-The scheduler does not bind such a pod to the node, but a user can, with ``spec.nodeName``. As in
-the kubelet, these checks come after the allocation of devices, CPU and memory.
+The scheduler does not bind a pod to a node that lacks these properties, but a user can, with
+``spec.nodeName``. As in the kubelet, these checks come after the allocation of devices, CPU and
+memory.
 """
 
 from __future__ import annotations

@@ -108,7 +108,10 @@ class StatusManager:
             # The pod was deleted, and another pod with its name is on another node
             # (NodeRestriction). A kubelet continues.
             self._reconcile_later(pod)
-            self._node.say(f"pod {pod.namespace}/{pod.name}: {error.message or error}")
+            self._node.say(
+                f"cannot write the status of pod {pod.namespace}/{pod.name}: "
+                f"{error.message or error}"
+            )
         except Invalid as error:
             if _is_about_another_pod(error):
                 self._on_removed(pod.uid)

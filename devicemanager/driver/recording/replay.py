@@ -190,8 +190,8 @@ def recorded_drivers(recording: Recording) -> tuple[str, ...]:
 def _only_driver(recording: Recording) -> str:
     names = recorded_drivers(recording)
     if len(names) != 1:
-        found = ", ".join(names) or "none"
-        raise RecordingError(f"{recording.path}: name one driver of the recording: {found}")
+        found = f"several drivers: name one of {', '.join(names)}" if names else "no driver"
+        raise RecordingError(f"{recording.path}: the recording has {found}")
     return names[0]
 
 
@@ -199,7 +199,10 @@ def _info(recording: Recording, calls: Sequence[RecordedCall], driver: str) -> p
     for call in reversed(calls):
         if call.rpc == "GetInfo" and call.response_bytes is not None:
             return pr.PluginInfo.FromString(call.response_bytes)
-    raise RecordingError(f"{recording.path}: the driver {driver} was not recorded")
+    found = ", ".join(recorded_drivers(recording)) or "none"
+    raise RecordingError(
+        f"{recording.path}: the driver {driver} was not recorded; recorded drivers: {found}"
+    )
 
 
 def _outcomes(calls: Sequence[RecordedCall]) -> dict[_Key, list[_Outcome]]:

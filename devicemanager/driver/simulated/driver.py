@@ -53,7 +53,7 @@ class DriverCall:
 
     rpc: str
     version: str
-    """``v1`` or ``v1beta1``."""
+    """Version of the service that was called: ``v1`` or ``v1beta1``."""
     claims: tuple[tuple[str, str, str], ...]
     """Namespace, name and UID of each claim."""
 
@@ -93,9 +93,9 @@ class SimulatedDriver:
         faults: DriverFaults | None = None,
     ) -> None:
         """``root``: the kubelet's directory. ``claims``: function that returns ResourceClaims, from
-        which the driver reads allocations. ``kubelet`` sets both. ``services``: services to report
-        to the kubelet and to serve. ``uid``: the pod's UID, for the socket names of a rolling
-        update. ``cdi_dir``: by default ``<root>/cdi``.
+        which the driver reads allocations. ``kubelet`` replaces both arguments. ``services``:
+        services to report to the kubelet and to serve. ``uid``: the pod's UID, for the socket names
+        of a rolling update. ``cdi_dir``: by default ``<root>/cdi``.
 
         Raises ValueError for a number of devices below 1 or a missing root, and SocketPathError if
         the path of a socket is too long.

@@ -26,7 +26,7 @@ class DriverFaults:
     missing_entry: bool = False
     """True if responses lack the last claim's entry."""
     unknown_uid: str = ""
-    """UID of an additional response entry that was not requested."""
+    """UID of a claim that was not requested, for which responses have an additional entry."""
     duplicate: bool = False
     """True if response entries contain each device twice."""
     no_devices: bool = False

@@ -108,7 +108,8 @@ class Call:
             return f"{self.code}: {self.message}"
         if self.stream_message is None or self.response is None:
             return self.code
-        return f"{len(self.response.get('devices', ()))} devices"
+        number = len(self.response.get("devices", ()))
+        return "1 device" if number == 1 else f"{number} devices"
 
 
 def call_data(call: Call) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def text_of(collector: Collector) -> bytes:
     """Render the metrics of a collector as Prometheus text, without families that have no value.
 
     ``prometheus_client`` adds ``_total`` to the name of each counter in its HELP and TYPE lines.
-    Some of the kubelet's counters have no such suffix, so it is removed from these lines.
+    Some of the kubelet's counters have no such suffix, so the suffix is removed from these lines.
     """
     # The kubelet omits a metric without values, but the library would show its HELP and TYPE.
     families = [family for family in collector.collect() if family.samples]

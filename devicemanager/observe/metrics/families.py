@@ -84,8 +84,8 @@ def of_claims(drivers: Iterable[Iterable[str]]) -> Iterator[Metric]:
 
 
 def of_skips(skips: Iterable[tuple[str, str, int]]) -> Iterator[Metric]:
-    """Yield the counters of calls that were not made; ``skips`` has the RPC, the driver and the
-    number of each."""
+    """Yield the counters of calls that were not made. ``skips`` has tuples of RPC, driver and
+    number of calls."""
     by_rpc: dict[str, list[tuple[dict[str, str], float]]] = {}
     for rpc, driver, count in skips:
         by_rpc.setdefault(rpc, []).append(({"driver_name": driver}, count))
@@ -178,8 +178,8 @@ def of_devices(counts: Mapping[str, DeviceCounts]) -> Iterator[Metric]:
 def of_resources(
     started: Iterable[tuple[tuple[str, str, str], float]], errors: Iterable[str]
 ) -> Iterator[Metric]:
-    """Yield the start times of containers, by container, pod and namespace, and the gauges named in
-    ``errors`` with the value 0."""
+    """Yield the start times of containers, and the gauges named in ``errors`` with the value 0.
+    ``started`` has tuples of container, pod and namespace, each with a start time."""
     yield _gauge(
         "container_start_time_seconds",
         "Start time of the container, in seconds since the epoch.",

@@ -37,7 +37,7 @@ _OPERATIONS: Final[Mapping[EventKind, tuple[str, bool]]] = {
     EventKind.CLAIMS_UNPREPARED: ("UnprepareResources", False),
     EventKind.UNPREPARE_FAILED: ("UnprepareResources", True),
 }
-"""Operation of the DRA manager that ends with an event, and True if it failed."""
+"""By kind of event: the operation of the DRA manager that has ended, and True if it failed."""
 
 # Length of the queue at which ``wake`` is called.
 _QUEUE_LIMIT: Final = 1000

@@ -90,7 +90,7 @@ class Admitted:
 
     seconds: float
     containers: int
-    """Number of containers that were allocated their devices."""
+    """Number of containers whose devices were allocated."""
     reason: str = ""
     """Reason of the rejection; empty for an admitted pod."""
 
@@ -133,7 +133,7 @@ class Tally:
         self.allocations: dict[str, Histogram] = {}
         self.admissions = Histogram(MILLISECONDS)
         self.errors = 0
-        """Admissions that failed in the Topology Manager."""
+        """Number of admissions that failed in the Topology Manager."""
         self.rejections: Counter[str] = Counter()
         self.aligned = 0
         self.not_aligned = 0

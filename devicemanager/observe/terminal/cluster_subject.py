@@ -53,7 +53,10 @@ class ClusterSubject:
         pods: Counter[str] = Counter()
         for node in view.nodes:
             pods.update(dict(node.pods))
-        parts = [f" {safe(view.source)}", f"{len(view.nodes)} nodes"]
+        parts = [
+            f" {safe(view.source)}",
+            "1 node" if len(view.nodes) == 1 else f"{len(view.nodes)} nodes",
+        ]
         parts += [_phase(phase, count) for phase, count in sorted(pods.items())]
         return Text("  ".join(parts), "bold")
 

@@ -57,7 +57,8 @@ def _driver_line(row: _DriverRow, glyphs: Glyphs, width: int) -> Text:
             width,
             glyphs,
         )
-    found = f"{len(row.devices)} devices" if row.devices else f"{len(row.counter_sets)} counters"
+    number = len(row.devices or row.counter_sets)
+    found = f"{number} {'device' if row.devices else 'counter set'}{'' if number == 1 else 's'}"
     return joined(
         [
             column(f"slice {row.name}", name, "", glyphs),

@@ -64,7 +64,7 @@ class Holder:
     """The container to which a device is allocated."""
 
     pod: str
-    """The pod's UID; for a pod from PodResources ``namespace/name``. Empty if a failed admission
+    """The pod's UID, or ``namespace/name`` for a pod from PodResources. Empty if a failed admission
     left the device reserved (quirk Q4)."""
     container: str = ""
     """Name of the container; empty while the device is being allocated."""

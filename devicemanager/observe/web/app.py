@@ -37,7 +37,7 @@ class WebApplication(HttpApplication):
     ) -> None:
         """Create the application. ``failed`` is called with one line about a bug, ``closing`` when
         the server stops. ``control`` serves the control API, if it is enabled. Requests for
-        ``open_paths`` can have any header Host: their responses reveal nothing."""
+        ``open_paths`` are accepted with any header Host, because their responses reveal nothing."""
         self._gate = gate
         self._open_paths = open_paths
         self._failed = failed

@@ -76,8 +76,8 @@ class NodesServer(HttpServerThread):
         address that other hosts can reach; their users can then read everything. ``certfile`` and
         ``keyfile`` (PEM) enable TLS, which the API server requires. Clients are not authenticated.
 
-        Raises ValueError for an invalid or forbidden address. Raises it, too, if only one of the
-        files is set, or if the files are not a certificate and its key.
+        Raises ValueError for an invalid or forbidden address, if only one of the files is set, or
+        if the files are not a certificate and its key.
         """
         super().__init__()
         self._tcp = TcpAddress.allowed(address, allow_remote)
@@ -213,8 +213,8 @@ def _report(nodes: Mapping[str, NodeInfo], namespace: str, name: str) -> PodRepo
 
 
 def log_lines(status: ContainerStatus, text: str = "") -> list[str]:
-    """Return a generated log for a container, from its state, with ``text`` after its start. Empty
-    if the container has never run."""
+    """Return the lines of a generated log for a container: its start, ``text`` and its end. The
+    list is empty if the container has never run."""
     match status.state:
         case Running(started_at):
             return [*_started(status, started_at, status.restart_count, text)]
@@ -226,7 +226,8 @@ def log_lines(status: ContainerStatus, text: str = "") -> list[str]:
 
 
 def previous_lines(status: ContainerStatus, text: str = "") -> list[str]:
-    """Return a generated log for the container's previous run. Empty if there was none."""
+    """Return the lines of a generated log for the container's previous run. The list is empty if
+    there was no previous run."""
     if status.last_termination is None:
         return []
     return [*_ended(status, status.last_termination, max(0, status.restart_count - 1), text)]

@@ -1,8 +1,8 @@
 """Server side of SPDY/3.1, the protocol of ``kubectl exec`` and ``port-forward`` to a kubelet.
 
 ``Connection`` parses the frames of a client and writes those of the server. It has no socket: the
-caller passes received bytes to ``receive``. It has no flow control, as spdystream, the
-library of Kubernetes.
+caller passes received bytes to ``receive``. Like spdystream, the library that Kubernetes uses, it
+has no flow control.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_HEADERS: Final = 1 << 16
 _MAX_STREAMS: Final = 256
 """Limits for a client: bytes of a frame and of unpacked headers, and open streams."""
 _PART: Final = 1 << 15
-"""Bytes of a data frame that is written."""
+"""Maximum number of bytes in a data frame that the server writes."""
 
 _NAMES: Final = (
     "options|head|post|put|delete|trace|accept|accept-charset|accept-encoding|accept-language|"
@@ -55,7 +55,7 @@ _DICTIONARY: Final = b"".join(map(_text, _NAMES.split("|"))) + _REST.encode()
 
 
 class ProtocolError(Exception):
-    """Error of a client that sends something else than SPDY/3.1, or too much of it."""
+    """Error for a client that violates SPDY/3.1 or exceeds a limit."""
 
 
 class Streams(Protocol):
@@ -81,7 +81,8 @@ class Stream:
         self._connection = connection
 
     def end(self, data: bytes = b"") -> None:
-        """Send data, and end the server's part of the stream. Does nothing if it has ended."""
+        """Send data, and end the server's part of the stream. Does nothing if that part has
+        ended."""
         if self.has_ended:
             return
         self.has_ended = True
@@ -93,7 +94,7 @@ class Stream:
 
 
 class Connection:
-    """Server side of a connection."""
+    """Server side of one SPDY/3.1 connection. ``streams`` gets the data of the client."""
 
     def __init__(self, streams: Streams, write: Callable[[bytes], object]) -> None:
         self._streams = streams
@@ -106,7 +107,8 @@ class Connection:
         """True if the client has ended the connection."""
 
     def receive(self, data: bytes) -> None:
-        """Handle bytes of the client. Raises ProtocolError."""
+        """Handle bytes of the client. Raises ProtocolError for an invalid frame or an exceeded
+        limit."""
         self._waiting += data
         while len(self._waiting) >= 8:
             first, second = struct.unpack(">II", self._waiting[:8])
@@ -138,7 +140,7 @@ class Connection:
 
     def _opened(self, id_: int, flags: int, packed: bytes) -> None:
         if id_ in self._open or len(self._open) >= _MAX_STREAMS:
-            raise ProtocolError(f"stream {id_} is open already, or too many streams are open")
+            raise ProtocolError(f"stream {id_} is already open, or {_MAX_STREAMS} streams are open")
         raw = self._unpacker.decompress(packed, _MAX_HEADERS)
         if self._unpacker.unconsumed_tail:
             raise ProtocolError(f"headers of more than {_MAX_HEADERS} bytes")

@@ -1,4 +1,4 @@
-"""``kubectl exec`` and ``port-forward``. The responses are given, because containers do not run.
+"""Handle ``kubectl exec`` and ``port-forward``. Annotations of the pod define what containers send.
 
 The API server upgrades its request to SPDY/3.1. It opens streams for the command (``error``,
 ``stdin``, ``stdout``, ``stderr``), or for each forwarded connection (``error``, ``data``).
@@ -30,7 +30,8 @@ _VERSIONS: Final = "x-stream-protocol-version"
 
 
 def execute(request: Request, report: PodReport) -> ASGIApp:
-    """Run a command in a container: send the given output and exit code. Raises HttpError."""
+    """Return the response to ``kubectl exec``: the output and exit code in the pod's annotations.
+    Raises HttpError if there are none, or if the container is not running."""
     responses = report.responses
     if responses.exec_output is None:
         raise _unavailable("exec")
@@ -43,7 +44,8 @@ def execute(request: Request, report: PodReport) -> ASGIApp:
 
 
 def forward(request: Request, report: PodReport) -> ASGIApp:
-    """Forward connections to a pod: each receives the given text. Raises HttpError."""
+    """Return the response to ``kubectl port-forward``: each connection receives the text in the
+    pod's annotation. Raises HttpError if there is none."""
     text = report.responses.port_forward
     if text is None:
         raise _unavailable("port-forward")
@@ -59,7 +61,8 @@ def _unavailable(name: str) -> HttpError:
 
 
 def _upgrade(request: Request, version: str, streams: Streams) -> ASGIApp:
-    """Switch to SPDY, and return a response that sends nothing. Raises HttpError."""
+    """Switch to SPDY, and return a response that sends nothing. Raises HttpError if the client does
+    not offer this protocol."""
     offered = {
         each.strip() for text in request.headers.getlist(_VERSIONS) for each in text.split(",")
     }
@@ -86,7 +89,7 @@ def _upgrade(request: Request, version: str, streams: Streams) -> ASGIApp:
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    """Response of a connection that has left HTTP."""
+    """Send nothing: the connection no longer uses HTTP."""
 
 
 class _Command:

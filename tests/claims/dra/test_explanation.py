@@ -39,7 +39,7 @@ def test_each_device_has_the_first_rule_that_excludes_it():
     used = InUse(frozenset({DeviceKey(DRIVER, "p", "used")}))
     assert explain(claim(exactly(count=3, **condition)), *slices, in_use=used) == (
         f"pool {DRIVER}/late is not used: slices are missing",
-        "claim default/c, request r: wants 3 devices, 2 are usable",
+        "claim default/c, request r: devices wanted: 3, usable: 2",
         f"  a taint is not tolerated, or a feature gate is off: {DRIVER}/p/bad",
         "  claim default/c, selector #0 is false:"
         f' has(device.attributes["{DRIVER}"].m): {DRIVER}/p/unmarked',
@@ -74,9 +74,9 @@ def test_incompatible_groups_are_named():
 def test_a_request_that_fits_alone_says_so():
     wanted = claim(exactly("a"), exactly("b"))
     assert explain(wanted, slice_("d0")) == (
-        "claim default/c, request a: wants 1 devices, 1 are usable",
+        "claim default/c, request a: devices wanted: 1, usable: 1",
         "  enough devices, but not all together (constraints, counters, other requests)",
-        "claim default/c, request b: wants 1 devices, 1 are usable",
+        "claim default/c, request b: devices wanted: 1, usable: 1",
         "  enough devices, but not all together (constraints, counters, other requests)",
     )
 
@@ -91,7 +91,7 @@ def test_a_request_that_fits_alone_says_so():
 def test_a_node_with_too_few_devices(devices, usable, reason):
     slices = [slice_(*devices)] if devices else []
     assert explain(claim(exactly(count=2)), *slices) == (
-        f"claim default/c, request r: wants 2 devices, {usable} are usable",
+        f"claim default/c, request r: devices wanted: 2, usable: {usable}",
         f"  {reason}",
     )
 

@@ -234,7 +234,7 @@ def test_join_rejects_existing_foreign_node(cluster, peer):
     name = f"{peer.name}-0"
     peer.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
     with pytest.raises(
-        ClusterError, match=r"^1 of the names belong to Nodes that devicemanager did not create"
+        ClusterError, match=r"^these names belong to Nodes that devicemanager did not create"
     ):
         cluster.join_in_memory(peer.name)
     assert not cluster.nodes

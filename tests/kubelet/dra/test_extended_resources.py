@@ -33,7 +33,7 @@ def test_pod_gets_a_claim_if_no_plugin_serves_the_resource(mock_kubelet, driver)
     assert claim.name.startswith("train-extended-resources-")
     assert [device.device for device in claim.devices] == ["gpu-0", "gpu-1"]
     assert claim.pods == ("train",)
-    with pytest.raises(DoesNotFit, match=r"request container-0-request-0: wants 3 devices, 2 are"):
+    with pytest.raises(DoesNotFit, match=r"container-0-request-0: devices wanted: 3, usable: 2"):
         admitted(mock_kubelet, "greedy", 3)
     mock_kubelet.terminate("train")
     assert mock_kubelet.dra_status().claims == ()

@@ -71,7 +71,7 @@ def test_pods_get_different_devices_and_the_last_does_not_fit(node):
     assert sorted(devices) == ["gpu-0", "gpu-1"]
     with pytest.raises(DoesNotFit, match="pod default/c does not fit on node") as raised:
         kubelet.admit(from_template("c"))
-    assert "wants 1 devices, 0 are usable; allocated to another claim" in str(raised.value)
+    assert "devices wanted: 1, usable: 0; allocated to another claim" in str(raised.value)
     assert len(kubelet.resource_claims.list()) == 2
     kubelet.terminate("uid-a")
     assert kubelet.admit(from_template("c")).admitted

@@ -32,8 +32,8 @@ def _is_another_order(fact: Fact) -> bool:
 
 
 def _has_another_driver_first(fact: Fact) -> bool:
-    """True if the reference has the mock's claims, with the mock's number of devices of each
-    driver, but not in one run.
+    """True if the mock's claims, and its number of devices of each driver, occur in runs of the
+    reference, but not together in one run.
 
     The driver that fails ends the calls. In the kubelet, only the drivers that come before it in a
     rotation have prepared the claim.
@@ -51,7 +51,7 @@ def _has_another_driver_first(fact: Fact) -> bool:
 
 
 def _numbers(claims: list[Any]) -> dict[tuple[str, str], int]:
-    """Return the number of devices in a file by claim, as text, and driver."""
+    """Return the numbers of devices in a file, by claim (as text) and driver."""
     return {
         (json.dumps(claim), driver): number
         for *claim, numbers in claims
@@ -72,12 +72,13 @@ def _flat(value: Any) -> Iterator[str]:
 
 
 def _has_other_repeats(fact: Fact) -> bool:
-    """True if the mock has the reference's devices, each as often as never or always seen.
+    """True if the mock has each device at most as often, or at least as often, as every run of the
+    reference.
 
     With Q35, each retry adds the devices of the drivers that are called before a failing one. In
     the kubelet, the order of a Go map decides at each retry which drivers these are. In the mock,
-    it is the same at each retry. So the mock has the fewest or the most devices that are possible,
-    which few runs of the reference show.
+    the order is the same at each retry. So a device is repeated never or at each retry, which few
+    runs of the reference show.
     """
     if not fact.is_random or fact.path not in _REPEATED or not _has_q35(fact.version):
         return False
@@ -111,7 +112,8 @@ def _holders(claims: Any) -> Any:
 
 
 def _devices(value: Any) -> Iterator[str]:
-    """Yield each CDI ID, or each device with its claim: a listed one, or one of the file."""
+    """Yield each CDI ID, or each device with its claim. ``value`` is a list of devices, or the
+    claims of a file."""
     for each in value if isinstance(value, list) else ():
         match each:
             case {"claim_namespace": namespace, "claim_name": name, "claim_resources": devices}:

@@ -26,7 +26,7 @@ _DEADLINE: Final = re.compile(r"(code = DeadlineExceeded desc = ).*", re.DOTALL)
 def with_known_changes(steps: Sequence[Step]) -> list[dict[str, Any]]:
     """Return the steps with the file's claims sorted.
 
-    If a file differs from the previous one only in order, omit it.
+    If a file differs from the previous one only in order, omit the file from the step.
     """
     found = []
     before: str | None = None

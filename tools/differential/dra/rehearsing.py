@@ -138,14 +138,16 @@ def compare(reference: Reference, version: str, found: Iterator[Plain]) -> Rehea
 
 
 def _plain(error: str, case: Scenario) -> str:
-    """Return the error without the driver: which of several missing ones it names is random."""
+    """Return the error without the name of the driver, which is random if several drivers are
+    missing."""
     for driver in case["missing"]:
         error = error.replace(driver, "MISSING")
     return error
 
 
 def _real(case: Scenario, steps: Sequence[Plain]) -> dict[str, str]:
-    """Return the error of each pod by UID, in the words of a rehearsal; empty for no error."""
+    """Return the error of each pod by UID, in the form in which a rehearsal has errors; empty for
+    no error."""
     errors = {}
     for op, step in list(zip(case["ops"], steps, strict=True))[case["before"] :]:
         error = step.get("error") or ""

@@ -56,7 +56,7 @@ def play(scenario: Scenario, version: str) -> Plain:
 
 
 class DraComparison(Comparison):
-    """Compare the DRA managers."""
+    """Comparison of the kubelet's DRA manager and the mock at one kubelet version."""
 
     def _repeats(self, scenario: Scenario) -> int:
         # A driver that does not respond in time makes each run slow.
@@ -96,7 +96,7 @@ def expected_of(answer: Mapping[str, Any]) -> Expected:
 def compare(
     scenario: Scenario, version: str, wanted: Expected, played: Plain
 ) -> list[Disagreement]:
-    """Return all disagreements. If a deviation explains one, it is set."""
+    """Return all disagreements, each with the deviation that explains it, if any."""
     steps = with_known_changes(played["runs"][0]["steps"])
     run = {"steps": steps, "panic": None}
     found = [

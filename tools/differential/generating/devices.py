@@ -31,8 +31,8 @@ def plugin(state: State, resource: str) -> Plain:
 
 
 def _response(state: State, resource: str) -> bytes:
-    """Return a response with one entry per map: some kubelet versions write more in random
-    order."""
+    """Return an Allocate response. Each map has one entry, because some kubelet versions write
+    several entries in random order."""
     rng = state.rng
     short = resource.rpartition("/")[2]
     return wire.settings_to_bytes(

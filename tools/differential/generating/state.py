@@ -20,7 +20,7 @@ class State:
     version: int
     numa: tuple[int, ...] = (0,)
     node: Plain = attrs.field(factory=dict)
-    """Resources other than devices of which the node has only a few."""
+    """Small amounts of resources that the node has in addition to devices."""
     has_pod_level: bool = False
     """True if the topology manager considers pod-level resources."""
     has_other: bool = False

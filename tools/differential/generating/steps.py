@@ -86,7 +86,7 @@ def delete(state: State) -> Plain | None:
 
 
 def retire(state: State) -> Plain | None:
-    """Delete a pod gracefully, or let the containers of such a pod exit."""
+    """Delete a pod gracefully, or let the containers of a gracefully deleted pod exit."""
     if state.retiring and state.chance(0.8):
         uid = state.rng.choice(state.retiring)
         state.gone(uid)

@@ -1,7 +1,7 @@
-"""The planted bugs, a module for each part of the project. Each bug removes a guard.
+"""The planted bugs, with a module for each part of the project. Each bug removes a guard.
 
-Names are those that ``Guard.planted`` and ``Target.planted`` use. A bug that needs a module which a
-process does not use imports it: this happens only with a planted bug.
+``Guard.planted`` and ``Target.planted`` refer to the names of bugs. The function of a bug imports
+the modules that it changes, so that a process without the bug does not load them.
 """
 
 from __future__ import annotations
@@ -18,4 +18,4 @@ from tools.harness.planted_bugs import (
 )
 
 MODULES = claims, clusters, drivers, files, plugins, servers, starts, texts
-"""Importing them registers the bugs."""
+"""Modules that register the bugs when they are imported."""

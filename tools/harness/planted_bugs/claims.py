@@ -1,4 +1,4 @@
-"""Resource claims, and the objects of users that they refer to."""
+"""Planted bugs in structured claims, and in the objects of users that claims refer to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API server, and the NRI runtime."""
+"""Planted bugs in the API server and the NRI runtime."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.harness.planted import planted, set_to
 
 
 class _Nothing(dict[Any, None]):
-    """A mapping that stays empty."""
+    """Dict that ignores new items, so it stays empty."""
 
     def __setitem__(self, key: Any, value: None) -> None:
         pass

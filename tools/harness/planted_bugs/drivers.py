@@ -1,4 +1,5 @@
-"""DRA drivers: registrations, responses, health reports, and the files of the DRA manager."""
+"""Planted bugs in the handling of DRA drivers: registrations, responses, health reports, and
+files."""
 
 from __future__ import annotations
 

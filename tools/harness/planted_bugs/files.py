@@ -1,4 +1,4 @@
-"""Files that the kubelet reads: manifests, CDI specifications, checkpoints."""
+"""Planted bugs in readers of files: manifests, CDI specifications, checkpoints."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def _references() -> None:
 
 
 def _visit(value: Any) -> None:
-    """Visit every node of a value as often as it is referenced. This takes time, not memory."""
+    """Visit every node of a value as often as the node is referenced. This takes time, not
+    memory."""
     for each in value.values() if isinstance(value, dict) else value:
         if isinstance(each, dict | list):
             _visit(each)

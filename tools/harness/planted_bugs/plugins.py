@@ -1,4 +1,4 @@
-"""Registration, device lists and Allocate responses of plugins."""
+"""Planted bugs in the handling of plugins: registrations, device lists and Allocate responses."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from protos import deviceplugin_v1beta1 as dp
 from tools.harness.planted import pause, planted, replace, set_to
 
 _COPIED: Final = 32 << 20
-"""Bytes of the copies of a response, if it is not short."""
+"""Size of the copies of a response in bytes. A response shorter than ``_SHORT`` is not copied."""
 _SHORT: Final = 100_000
 _LONG: Final = 100
-"""Devices of a list that the planted bug delays."""
+"""Minimum number of devices of a list that the planted bug delays."""
 
 
 @planted("processes register without limit")

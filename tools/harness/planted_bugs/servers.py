@@ -1,4 +1,4 @@
-"""Servers of the kubelet: the control API, HTTP and PodResources."""
+"""Planted bugs in servers of the kubelet: the control API, HTTP and PodResources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The start of a kubelet, its directories and its output."""
+"""Planted bugs in the start of a kubelet, its directories and its output."""
 
 from __future__ import annotations
 

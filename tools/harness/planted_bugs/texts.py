@@ -1,4 +1,4 @@
-"""Texts of plugins and users that people or programs read."""
+"""Planted bugs in the handling of texts from plugins and users."""
 
 from __future__ import annotations
 

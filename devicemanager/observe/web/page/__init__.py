@@ -18,7 +18,8 @@ Invariants:
 * Admissions are not delayed: an event only sets a flag, and wakes the event loop at most once.
 * Names and messages from plugins and manifests never become markup, script or requests: the
   page uses only text nodes, and the response headers forbid everything else.
-* A change requires the token. It is in the fragment of the page's URL, which is never logged.
+* A change requires the token. The token is in the fragment of the page's URL, which is never
+  logged.
 
 Start reading at ``updates``; in the browser, at ``static/main.js``.
 """

@@ -16,7 +16,8 @@ __all__ = ["EMPTY", "At", "Change", "Document", "Table", "changes", "merged"]
 At = tuple[str, str]
 """Name and group of a table, such as ``("devices", "vendor.com/gpu")``."""
 Table = Mapping[str, Any]
-"""Rows of JSON values by key. If two documents have the same table object, it has not changed."""
+"""Rows of JSON values by key. A table has not changed if two documents have the same table
+object."""
 Document = Mapping[At, Table]
 
 EMPTY: Document = {}
@@ -62,7 +63,7 @@ def _rows(old: Table, new: Table) -> list[tuple[str, Any]]:
 
 
 def merged(old: Document, received: list[Change]) -> Document:
-    """Return the document ``old`` with the changes applied, as a page does it."""
+    """Return the document ``old`` with the changes applied, as a page applies them."""
     tables: dict[At, Table] = dict(old)
     for change in received:
         at = (change.name, change.group)

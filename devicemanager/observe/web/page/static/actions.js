@@ -194,7 +194,7 @@ function options(kind) {
     const by = option.required ? "required" : option.default === null ? "" : `default: ${option.default}`;
     return make("li", {}, make("code", {}, option.name), ` ${option.meaning}${by ? ` (${by})` : ""}`);
   });
-  const at = kind.action ? [make("li", {}, make("code", {}, "at"), " injection point at which it happens (default: now)")] : [];
+  const at = kind.action ? [make("li", {}, make("code", {}, "at"), " injection point or call at which the action is executed (default: now)")] : [];
   return make("ul", {}, ...lines, ...at, make("li", {}, make("code", {}, "times, after, probability, seed, resource, plugin"), " apply to most faults"));
 }
 

@@ -3,7 +3,7 @@
 import { STATES, containersOf, healthOf, holdersOf, nodesOf, podTitle, stateOf, wantedDevices } from "./model.js";
 import { claimFacts, driverFacts, sliceFacts, socketName } from "./dra.js";
 import { callWords, streamWords } from "./lists.js";
-import { clock, count, make, said, saidWhole, short } from "./text.js";
+import { clock, count, counted, make, said, saidWhole, short } from "./text.js";
 import { settingsFacts } from "./settings.js";
 
 const MOST = 24;
@@ -167,7 +167,7 @@ export class Detail {
     }
     for (const name of container.cdi_devices.slice(0, MOST)) lines.push(make("div", { class: "note" }, "CDI ", saidWhole(name)));
     const more = container.cdi_devices.length - MOST;
-    if (more > 0) lines.push(make("div", { class: "note" }, `and ${count(more)} more CDI devices`));
+    if (more > 0) lines.push(make("div", { class: "note" }, `and ${counted(more, "more CDI device")}`));
     const settings = this.#settings?.get(container.name);
     if (settings) lines.push(...settingsFacts(settings));
     return [[kind, make("div", {}, ...lines)]];
