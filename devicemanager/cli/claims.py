@@ -140,7 +140,9 @@ def _validate(args: argparse.Namespace) -> int:
         count = offline.given
         if not count:
             where = ", ".join(args.paths)
-            raise CommandError(f"{where}: no pools, classes, claims or configs to validate")
+            raise CommandError(
+                f"{where}: no pools, classes, claims or configs to validate: name other files"
+            )
         notes = list(missing_references(offline.allocator))
     if args.output == "json":
         facts = {"valid": not problems, "problems": list(problems), "notes": notes}

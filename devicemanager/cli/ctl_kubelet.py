@@ -43,6 +43,7 @@ from devicemanager.control.client import MockKubeletClient
 from devicemanager.control.operations import TABLE
 from devicemanager.control.shapes import Admission, CallWait
 from devicemanager.core.errors import RequestError
+from devicemanager.core.printable import counted
 from devicemanager.events.calls.matching import Mark
 from devicemanager.faults.fault import Fault
 from devicemanager.objects.manifests.errors import ManifestError
@@ -140,7 +141,7 @@ def add(subparsers: Subparsers) -> None:
         Action("stop", "stopKubelet", done="kubelet stopped"),
         Action("restart", "restartKubelet", done="kubelet restarted"),
         Action("reboot", "rebootNode", done="node rebooted"),
-        Action("sources-ready", "setSourcesReady", done="all pods are known"),
+        Action("sources-ready", "setSourcesReady", done="the kubelet knows all pods"),
         Action(
             "apply",
             "createClaims",
@@ -395,7 +396,7 @@ def _clear_faults(client: MockKubeletClient, args: argparse.Namespace) -> int:
     # IDs are numbers. Any other text is a kind, which the server checks.
     wanted = [int(text) if text.isascii() and text.isdigit() else text for text in args.which]
     count = sum(client.faults.clear(which) for which in wanted or [None])
-    print(f"{count} faults cleared")
+    print(f"{counted(count, 'fault')} cleared")
     return 0
 
 

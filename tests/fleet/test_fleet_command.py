@@ -100,9 +100,11 @@ def test_exit_status_says_if_something_is_wrong(argv: list[str], status: int, ca
 
 def test_quotas_and_reasons_are_named(capsys: Any) -> None:
     _, out, _ = run(capsys, "fleet", "fits", "pod.yaml", "fleet.tar.gz", "--replicas", "3")
-    assert out.startswith("the pod does not fit: 2 of 3 copies; 2 of 3 nodes have room\n")
+    assert out.startswith(
+        "the pod does not fit; copies that fit: 2 of 3; nodes with room: 2 of 3\n"
+    )
     assert f"- quota gpus: requests.{GPU} allows 2 more copies\n" in out
-    assert "- 1 nodes: the pod does not tolerate a taint of the node\n" in out
+    assert "- 1 node: the pod does not tolerate a taint of the node\n" in out
 
 
 @pytest.mark.parametrize(

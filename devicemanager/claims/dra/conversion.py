@@ -188,7 +188,9 @@ class _Converter:
         guards = [f"has({_access(name, driver, types)})" for name in names]
         yield " && ".join([*guards, f"({text})" if guards else text])
         if re.search(r"\bdevice\s*[\[)]|\bin\s+device\b", constraints):
-            self._note(what, "constraints: 'device' is used as a map: rewrite it by hand")
+            self._note(
+                what, "constraints: 'device' is used as a map: rewrite the constraint by hand"
+            )
 
     def _config(
         self, what: str, driver: str, references: Iterable[v1alpha1.ConfigReference]
@@ -250,7 +252,9 @@ class _Converter:
         classes = self._classes_of(detail)
         names = [each.name for each in classes] or [detail.device_class or detail.device_type]
         if not classes:
-            self._note(what, f"the class of {names[0]} is not in the files: check it")
+            self._note(
+                what, f"the files have no class for {names[0]}: add the class, or correct the name"
+            )
         if len(names) > 1:
             self._note(
                 what,

@@ -60,7 +60,8 @@ class FieldError:
     declared: bool = False
     """True if the rule is declared in the API's types (``ValidateDeclaratively``).
 
-    Such errors come after all others. Their paths are those of the request's version.
+    Errors of declared rules come after all other errors. Their paths are in terms of the API
+    version of the request.
     """
 
     @property
