@@ -63,7 +63,7 @@ class _KubeletActions(Actions):
 
 
 _WATCH: Final = argument(
-    "-w", "--watch", action="store_true", help="continue with changes until Ctrl-C"
+    "-w", "--watch", action="store_true", help="then print changes until Ctrl-C"
 )
 
 _NOT_PREPARED = "prepare "
@@ -171,8 +171,8 @@ def add(subparsers: Subparsers) -> None:
                     "specs",
                     nargs="+",
                     metavar="KIND[:OPTION=VALUE,...]",
-                    help="such as reject-register:code=UNAVAILABLE,times=2; an unknown kind or "
-                    "option lists them all",
+                    help="a fault, such as reject-register:code=UNAVAILABLE,times=2; an unknown "
+                    "kind or option lists them all",
                 )
             ],
             run=_set_faults,

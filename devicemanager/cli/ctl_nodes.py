@@ -63,7 +63,13 @@ def add(subparsers: Subparsers) -> None:
             help="list nodes",
             formats=LIST,
             more=[
-                argument("nodes", nargs="*", metavar="NODE", type=filled, help="only these nodes")
+                argument(
+                    "nodes",
+                    nargs="*",
+                    metavar="NODE",
+                    type=filled,
+                    help="names of the nodes (default: all)",
+                )
             ],
             run=_list_nodes,
         ),

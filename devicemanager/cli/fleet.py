@@ -62,7 +62,11 @@ def add(subparsers: Subparsers) -> None:
             help="number of parallel processes (default: one per CPU)",
         )
     fits.add_argument(
-        "--replicas", type=number(int, 1), default=1, metavar="N", help="copies (default: 1)"
+        "--replicas",
+        type=number(int, 1),
+        default=1,
+        metavar="N",
+        help="number of copies of the pod (default: 1)",
     )
     rehearse.usage = "%(prog)s FLEET STEP... [options]"
     add_steps(rehearse, repeat=_REPEAT)
