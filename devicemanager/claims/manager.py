@@ -102,8 +102,8 @@ class ClaimManager:
     def apply(self, objects: Iterable[api.Object]) -> None:
         """Create or replace objects one after another.
 
-        Raises ClaimsError or InvalidObject for the first rejected object; the objects before it
-        stay.
+        Raises ClaimsError or InvalidObject for the first rejected object. Objects before this one
+        stay created.
         """
         # Not all or nothing: the files of a directory are used even if one object is rejected.
         for each in objects:

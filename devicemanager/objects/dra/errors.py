@@ -1,6 +1,6 @@
 """Errors of objects of resource.k8s.io, as the API server reports them.
 
-``FieldError`` has the fields of ``field.Error`` in k8s.io/apimachinery (v1.37), and its message.
+``FieldError`` has the fields and the message of ``field.Error`` in k8s.io/apimachinery (v1.37).
 """
 
 from __future__ import annotations
