@@ -113,9 +113,7 @@ def test_admit_writes_the_state_file_first():
     restarted = node.restarted()
     assert restarted.devices("x") == ["a"]
     assert restarted.manager.claim("default/x").users == {"p": "p"}
-    assert restarted.messages(EventKind.CLAIMS_LOADED) == [
-        "device_claims_state: 1 allocated claims"
-    ]
+    assert restarted.messages(EventKind.CLAIMS_LOADED) == ["device_claims_state: 1 allocated claim"]
     with pytest.raises(Rejected):
         restarted.admit("q", "both")
 
