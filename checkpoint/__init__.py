@@ -13,7 +13,7 @@ Invariants:
 * Files are equal to the kubelet's, byte for byte. A real kubelet reads the files of this
   package, and this package reads the files of a real kubelet.
 * A reader finds the old or the new contents, never a mixture (``store``).
-* When a write returns, every change made before the call is on disk, as durably as chosen
+* When a write returns, every change made before the call is on disk, with the chosen durability
   (``shared_writer``, ``files``).
 * The cost of a write depends on the size of the change, not of the file (``document``, ``fnv``).
 

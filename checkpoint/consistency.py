@@ -1,5 +1,4 @@
-"""Find inconsistent entries in a checkpoint that a kubelet loads without error. No kubelet writes
-such entries."""
+"""Find inconsistent entries in a checkpoint. A kubelet loads such entries without an error."""
 
 from __future__ import annotations
 

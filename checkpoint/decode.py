@@ -29,10 +29,10 @@ Object: TypeAlias = dict[str, Value]
 
 
 class Problem(Exception):
-    """Description of what is wrong with a checkpoint's text, without the name of the file.
+    """Error in the text of a checkpoint. The message does not name the file.
 
-    ``position`` is the character up to which the text is valid JSON. It is None if the JSON syntax
-    is valid and the contents are wrong.
+    ``position`` is the character up to which the text is valid JSON. ``position`` is None if the
+    JSON syntax is valid but the contents are wrong.
     """
 
     def __init__(self, text: str, position: int | None = None) -> None:
@@ -80,7 +80,7 @@ def decode_text(text: str) -> Value:
 
 def decode_at(text: str, start: int) -> tuple[Value, int]:
     """Decode the JSON value at position ``start``; return the value and its end position. Raises
-    Problem with a position."""
+    Problem if there is no valid value."""
     try:
         value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:

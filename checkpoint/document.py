@@ -50,8 +50,8 @@ _SPACE: Final = ord(" ")
 class Document:
     """Entries of all pods in the order in which the pods were added, and the registered devices.
 
-    Without entries the file has ``null``, as written by the kubelet's ``toCheckpointData`` (v1.32).
-    A document is not thread-safe, but its snapshots are.
+    If there are no entries, the file has ``null`` in their place, as in the kubelet
+    (``toCheckpointData``, v1.32). A document is not thread-safe, but its snapshots are.
     """
 
     def __init__(self) -> None:

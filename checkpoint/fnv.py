@@ -45,7 +45,7 @@ def _seeds() -> dict[int, tuple[bytes, int]]:
 
 
 _SEEDS: Final = _seeds()
-"""For each low byte: a seed text without zero bytes whose hash has this low byte, and that hash."""
+"""For each low byte: a text without zero bytes whose hash has this low byte, and the hash."""
 
 
 def fnv1a_32(text: bytes) -> int:

@@ -102,8 +102,8 @@ class Freeing:
         return True
 
     def _end(self) -> threading.Thread | None:
-        """Stop the thread after its remaining files; return it, or None if there is none. Does not
-        wait.
+        """Let the thread stop after it has closed the remaining files, without waiting. Return the
+        thread, or None if it does not run.
 
         Must be called with the lock held. A thread whose start was interrupted stops immediately.
         """

@@ -128,8 +128,8 @@ def _read(data: bytes) -> Inspection:
 
 
 def _closer(data: bytes, found: Inspection) -> Inspection:
-    """Search the whole text of a rejected file for entries. Return an inspection with the entries
-    of the search if more of them are complete than in ``found``; otherwise return ``found``."""
+    """Search the whole text of a rejected file for entries. Return the result of the search if it
+    has more complete entries than ``found``; otherwise return ``found``."""
     # The damage may be in the structure around the entries, or have merged two entries into one.
     everywhere = salvage(data.decode(errors="replace"), 0)
     unread: list[str] = []

@@ -7,9 +7,8 @@ show that the file is damaged.
 
 Kubelets up to v1.19 wrote a list of devices without NUMA nodes in each entry. Kubelets from v1.22
 to v1.30 can also read this format, which is called ``v1`` here. Its checksum is computed from a
-different text: the list takes the place of the map, and the type names are those of the present
-format (``checkpointDataV1.checksum``,
-pkg/kubelet/cm/devicemanager/checkpoint/checkpointv1.go, v1.22).
+text that has the list instead of the map, but the type names of the newer format
+(``checkpointDataV1.checksum``, pkg/kubelet/cm/devicemanager/checkpoint/checkpointv1.go, v1.22).
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ def _loads(data: bytes, source: str, verify: bool, *, v1: bool) -> Checkpoint:
 
 
 def read_file(value: Value) -> tuple[list[Value] | None, Object | None, int]:
-    """Return the JSON values of PodDeviceEntries and RegisteredDevices, and the checksum. The
-    elements of both are not validated yet. Raises Problem."""
+    """Return the JSON values of PodDeviceEntries and RegisteredDevices (None for null), and the
+    checksum. The elements of both values are not validated yet. Raises Problem."""
     file = read_fields(value, "the file", ("Data", "Checksum"))
     data = read_fields(file.get("Data"), "Data", ("PodDeviceEntries", "RegisteredDevices"))
     # The kubelet unmarshals into a checkpoint with empty lists (readCheckpoint, v1.32), so an
@@ -86,8 +85,8 @@ def read_file(value: Value) -> tuple[list[Value] | None, Object | None, int]:
 
 
 def read_resource(name: str, ids: Value) -> tuple[str, tuple[str, ...] | None]:
-    """Parse an element of RegisteredDevices: return the resource name and its device IDs. Raises
-    Problem."""
+    """Parse an element of RegisteredDevices: return the resource name and its device IDs (None for
+    null). Raises Problem."""
     return _without_surrogates(name), read_strings(ids, f"Data.RegisteredDevices[{shown(name)}]")
 
 
@@ -192,8 +191,8 @@ def read_object(value: Value, where: str) -> Object | None:
 
 
 def read_fields(value: Value, where: str, names: tuple[str, ...]) -> Object:
-    """Return the fields of an object whose name is one of ``names``, regardless of case. The keys
-    are written as in ``names``. Return an empty dict for null."""
+    """Return those fields of an object that are in ``names``; an empty dict for null. The case of a
+    field name is ignored. Keys of the result are written as in ``names``. Raises Problem."""
     found = read_object(value, where) or {}
     # Usual case: all names match exactly. The loop below takes three times as long per entry.
     if all(map(found.__contains__, names)) and len(found) == len(names):

@@ -1,7 +1,8 @@
 """Read a checkpoint file safely, even if its path leads to another kind of file.
 
 The path can lead to a directory, a FIFO or a sparse file of gigabytes. Reading must neither
-block nor fill the memory. A dangling link is an error, but a missing file is normal.
+block nor fill the memory. A dangling link is reported as unreadable, and a missing file as not
+found.
 """
 
 from __future__ import annotations

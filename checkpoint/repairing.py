@@ -59,7 +59,7 @@ def repair(data: bytes) -> Repair:
     """Keep the readable contents of ``data`` and recompute the checksum. Raises nothing.
 
     If two entries have the same pod, container and resource, only the later one is kept. A kubelet
-    that loads both also uses the later one.
+    that loads a file with both entries also uses the later one.
     """
     found = inspect(data)
     # A rejected file is of one of three kinds: it has the format of old kubelets; or its contents

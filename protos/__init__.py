@@ -10,9 +10,9 @@ gives them.
 Usage: import a message module (``from protos import deviceplugin_v1beta1 as dp``) for the
 messages of one API. The module with the suffix ``_grpc`` has stubs, servicers and method paths.
 
-Invariants: no logic, no defaults, and no import of other packages of this project. Message
-modules do not import grpc. The .proto files are the source: edit them and run
-``python -m tools.generate_protos``, which writes modules, type stubs and descriptors.
+Invariants: no logic, no defaults, and no import of other packages of this project. Message modules
+do not import grpc. The .proto files are the source: edit them and run ``python -m
+tools.generate_protos``, which writes modules, type stubs and descriptors.
 """
 
 from pkgutil import extend_path

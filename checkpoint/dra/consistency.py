@@ -15,9 +15,10 @@ class FindingKind(StrEnum):
     """Kind of an inconsistency."""
 
     SHARED_DEVICE = "shared-device"
-    """Two claims use the same device, which is not shared. Claims with admin access may do this."""
+    """Two claims use the same device or the same share of a device. This is valid only for claims
+    with admin access."""
     REPEATED_DEVICE = "repeated-device"
-    """A claim lists a device more than once, as kubelets before v1.37 do after a retry."""
+    """A claim lists a device more than once. Kubelets before v1.37 write this after a retry."""
     REPEATED_CLAIM = "repeated-claim"
     """Two entries have the same namespace and name. A kubelet reads the last one."""
     NO_PODS = "no-pods"

@@ -167,7 +167,7 @@ def _char(data: bytes, at: int) -> bytes:
 
 
 def _inside(data: bytes, at: int) -> bytes:
-    """Return the byte at a position inside a token; after the end of the text, a space."""
+    """Return the byte at a position inside a token, or a space if the text ends before it."""
     # Go appends a space to detect a text that ends inside a token (``scanner.eof``).
     return data[at : at + 1] or b" "
 

@@ -89,7 +89,7 @@ def inspect(data: bytes) -> Inspection:
 
 
 def _inner(data: bytes, problems: list[str]) -> tuple[str, int | None]:
-    """Return the inner text and the checksum.
+    """Return the inner text, and the checksum in the file (None if it is unknown).
 
     If the outer JSON is damaged, add a problem, and return the inner text before the damage.
     """
@@ -108,7 +108,7 @@ def _inner(data: bytes, problems: list[str]) -> tuple[str, int | None]:
 
 
 def _inner_of_damaged(data: bytes) -> str:
-    """Return the likely inner text: all text, with its escapes decoded."""
+    """Return the likely inner text: the text of the whole file, with JSON escapes decoded."""
     # The beginning and the end of the string can be damaged, too. A bad escape becomes U+FFFD.
     return _ESCAPE.sub(_character, data.decode(errors="replace"))
 

@@ -44,7 +44,7 @@ class ClaimState:
     name: str
     uid: str
     pods: frozenset[str] = frozenset()
-    """UIDs of these pods."""
+    """UIDs of the pods for which the claim is prepared."""
     drivers: Mapping[str, DriverState] = attrs.field(factory=dict)
 
 

@@ -1,8 +1,8 @@
 """Parse the file as the kubelet does.
 
 The kubelet unmarshals into an object that already contains an empty list and its checksum
-(``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go). A missing field keeps this value. So
-``{}`` is a valid file, and a file of a kubelet before v1.32 is corrupt.
+(``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go). A missing field keeps its value in this
+object. So ``{}`` is a valid file, and a file of a kubelet before v1.32 is corrupt.
 
 Unlike Go, the parser rejects bytes that are not UTF-8, and duplicate keys. No kubelet writes
 these.
@@ -66,7 +66,8 @@ def read_data(text: str) -> State:
 
 
 def read_claims(text: str) -> list[Value] | None:
-    """Return the elements of ClaimInfoStateList, not validated yet. Raises Problem."""
+    """Return the elements of ClaimInfoStateList, not validated yet; None for null. Raises
+    Problem."""
     if not text.strip():
         raise Problem("Data is empty")
     try:

@@ -21,7 +21,7 @@ ALTERED: Final = (
     "because the new checksum makes all of them valid"
 )
 PREPARED: Final = (
-    "drivers keep lost claims prepared, and this kubelet does not unprepare them: restart the "
+    "drivers keep lost claims prepared, and the kubelet does not unprepare them: restart the "
     "drivers, or delete the pods of these claims and clean up in the drivers"
 )
 _REPLACED: Final = "\ufffd"

@@ -79,11 +79,11 @@ type Call struct {
 
 // CallWait: A wait for the end of the next call that matches all criteria.
 type CallWait struct {
-	// only of this resource
+	// restrict to this resource
 	Resource *string `json:"resource,omitempty"`
-	// only of this method, such as Allocate
+	// restrict to this method, such as Allocate
 	RPC *string `json:"rpc,omitempty"`
-	// only of the plugin with this endpoint
+	// restrict to the plugin with this endpoint
 	Plugin *string `json:"plugin,omitempty"`
 	// only calls with exactly these devices in the request
 	DeviceIds []string `json:"device_ids,omitempty"`
@@ -91,9 +91,9 @@ type CallWait struct {
 	Request map[string]any `json:"request,omitempty"`
 	// only if the message has at least these fields
 	Response map[string]any `json:"response,omitempty"`
-	// only with this status code, such as OK
+	// restrict to this status code, such as OK
 	Code *string `json:"code,omitempty"`
-	// latest_event and latest_call of the node: only later calls; by default only new calls
+	// restrict to calls after this mark (latest_event and latest_call of the node); by default only new calls
 	Since *Mark `json:"since,omitempty"`
 	// add the encoded messages, as base64
 	Bytes *bool `json:"bytes,omitempty"`
@@ -413,9 +413,9 @@ type Event struct {
 type EventWait struct {
 	// kinds of events; by default any kind
 	Kinds []string `json:"kinds,omitempty"`
-	// only of this resource
+	// restrict to this resource
 	Resource *string `json:"resource,omitempty"`
-	// only of the pod with this UID
+	// restrict to the pod with this UID
 	Pod *string `json:"pod,omitempty"`
 	// only events with this text in the message
 	Text *string `json:"text,omitempty"`
@@ -463,7 +463,7 @@ type FaultList struct {
 
 // Finish: The exit codes with which the app containers of a pod terminate.
 type Finish struct {
-	// one for all containers, or by container name (default 0)
+	// one exit code for all containers, or exit codes by container name (default: 0)
 	ExitCodes any `json:"exit_codes,omitempty"`
 }
 

@@ -207,7 +207,7 @@ class AllocatedClaims:
         # A pod that uses a deleted claim can be admitted again, after a restart of the kubelet.
         for claim in claims:
             if claim in self._deleted and uid not in self.reservations.users(claim):
-                raise ClaimsError(f'DeviceClaim "{claim}" is being deleted')
+                raise ClaimsError(f'DeviceClaim "{claim}" is being deleted: use another claim')
 
     def reserve(self, uid: str, name: str, claims: Sequence[str], found: Found | None) -> None:
         """Record the devices that a search found for a pod's claims, then reserve all claims.
@@ -250,7 +250,8 @@ class AllocatedClaims:
         return used
 
     def release(self, *claims: str) -> None:
-        """Release the given claims that no pod uses; ``take_released`` returns them later."""
+        """Release those of the given claims that no pod uses. ``take_released`` then returns the
+        released claims."""
         for claim in claims:
             if self.allocator.is_allocated(claim) and not self.reservations.users(claim):
                 found = self.allocator.claim(claim)
@@ -298,8 +299,8 @@ class AllocatedClaims:
     def report(self, driver: str, claim: str, statuses: Sequence[api.DeviceStatus]) -> None:
         """Replace a driver's entries in ``status.deviceStatuses`` of a claim.
 
-        Raises ClaimsError, and changes nothing, for an invalid status and for a device that this
-        claim does not have from this driver.
+        Raises ClaimsError, and changes nothing, for an invalid status, and for a device that is not
+        allocated to the claim or belongs to another driver.
         """
         found = self.allocator.claim(claim)
         own = {key[1:] for key in self.devices(claim) if key.driver == driver}
@@ -310,7 +311,7 @@ class AllocatedClaims:
                 named = "/".join(_place(status))
                 raise ClaimsError(
                     f'DeviceClaim "{claim}": {named} is not a device of driver {driver} in this'
-                    " claim"
+                    " claim: report only devices in status.allocations"
                 )
         # Replace, never append: repeated reports must not make PodResources grow (k/k#140274).
         entries = {_place(s): s for s in found.status.device_statuses if _place(s) not in own}

@@ -63,7 +63,7 @@ class Allocator:
         """
         found = self._allocated.get(claim) or self.store.claims.get(claim)
         if found is None:
-            raise ClaimsError(f'DeviceClaim "{claim}" does not exist')
+            raise ClaimsError(f'DeviceClaim "{claim}" does not exist: create it first')
         return found
 
     def is_allocated(self, claim: str) -> bool:
@@ -102,7 +102,8 @@ class Allocator:
         return tuple(map(self.claim, new))
 
     def snapshot(self, claims: Iterable[api.DeviceClaim], node: str) -> Snapshot:
-        """Return what a search for the devices of claims reads: objects, allocations and limits."""
+        """Return the objects, allocations and limits that a search for devices of ``claims``
+        reads."""
         return Snapshot(
             tuple(claims),
             self.store.offer(node),
@@ -121,7 +122,7 @@ class Allocator:
         )
 
     def commit(self, found: Found) -> tuple[str, ...]:
-        """Record the devices that a search found; return the claims.
+        """Record the devices that a search found; return the claims that got devices.
 
         Raises TryAgain, and changes nothing, if the devices are not available any more.
         """
@@ -146,7 +147,7 @@ class Allocator:
         return self.snapshot(claims, node).explain()
 
     def release(self, *claims: str) -> tuple[str, ...]:
-        """Release claims and return the claims that were allocated. Idempotent."""
+        """Release claims; ignore claims that are not allocated. Return the released claims."""
         released = self.ledger.release(*claims)
         for claim in released:
             del self._allocated[claim]

@@ -102,6 +102,6 @@ def _precedence(text: str) -> _Precedence:
 def _identifier(text: str) -> _Identifier:
     """Return the sort key of a pre-release identifier (semver.org, clause 11.4).
 
-    Numbers sort by value and before words; words sort by code point.
+    Numbers sort by value, words by code point. Numbers come before words.
     """
     return (0, int(text), "") if text.isdigit() else (1, 0, text)

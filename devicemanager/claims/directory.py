@@ -152,9 +152,9 @@ def check_directory(directory: Path) -> None:
 class ClaimsDirectory(FollowedDirectory):
     """Directory whose objects are applied to an owner from ``start`` to ``stop``.
 
-    A context manager. ``start`` applies the existing files in the caller's thread; the thread
-    of the watch applies later changes. ``owner`` and ``report`` are never called concurrently.
-    ``stop`` withdraws no objects.
+    Use it as a context manager. ``start`` applies the existing files in the caller's thread; the
+    thread of the watch applies later changes. ``owner`` and ``report`` are never called
+    concurrently. ``stop`` withdraws no objects.
     """
 
     what = "claims directory"

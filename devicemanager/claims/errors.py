@@ -9,23 +9,24 @@ _MAX_TEXT = 300
 
 
 class ClaimsError(RequestError):
-    """A request about structured claims that cannot be carried out."""
+    """Error for a request about structured claims that cannot be carried out."""
 
 
 class ClaimsUnavailable(ClaimsError):
-    """Missing optional library: constraints need a CEL library that is not installed."""
+    """Error for a constraint if the CEL library, which is optional, is not installed."""
 
 
 class CompileError(ClaimsError):
-    """A CEL constraint that cannot be evaluated on any device."""
+    """Error for a CEL constraint that cannot be evaluated on any device."""
 
 
 class EvaluationError(ClaimsError):
-    """A CEL constraint whose evaluation fails on one device; the device does not match."""
+    """Error for a CEL constraint whose evaluation fails on a device. The device does not match."""
 
 
 class InvalidObject(ClaimsError):
-    """An invalid object. ``lines`` has one text per broken rule: object, field and rule."""
+    """Error for an invalid object. ``lines`` has one text per broken rule: object, field and
+    rule."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
@@ -33,13 +34,13 @@ class InvalidObject(ClaimsError):
 
 
 class DoesNotFit(ClaimsError):
-    """Claims that do not fit now; they may fit after releases or changes of pools."""
+    """Error for claims that do not fit now. They may fit after releases or changes of pools."""
 
 
 class TryAgain(ClaimsError):
-    """A search for devices that reached its limits before it had a result.
+    """Error for a search for devices that reached its limits before it had a result.
 
-    This does not mean that the claims do not fit. ``unexamined`` names what was not examined.
+    The claims may fit. ``unexamined`` names what was not examined.
     """
 
     def __init__(self, message: str, unexamined: tuple[str, ...] = ()) -> None:

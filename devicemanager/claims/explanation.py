@@ -38,7 +38,7 @@ from devicemanager.claims.errors import TryAgain
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.resolve import ConstraintsCutOff, ResolvedClaim
 from devicemanager.core import bitset
-from devicemanager.core.printable import one_line
+from devicemanager.core.printable import counted, one_line
 from devicemanager.core.quantity import Quantity
 
 _SHOWN = 3
@@ -105,7 +105,7 @@ def explain(
 ) -> Explanation:
     """Explain claims together, on the node of ``inventory``, without allocating devices.
 
-    ``steps``: the budget of the call, if a part of it is spent already (``budget_of``).
+    ``steps``: a budget from ``budget_of``, if a part of it is already spent; None for a new budget.
 
     The explanation shows the devices of allocated claims, and those that pending claims would
     get.
@@ -154,7 +154,7 @@ def cut_off_search(outcome: Undecided) -> TryAgain:
 def cut_off_constraints(claim: str, cut: ConstraintsCutOff, steps: StepBudget) -> TryAgain:
     """Return the error for constraints whose evaluation reached the limits."""
     limit = _limit(steps.spent, steps.is_out_of_time)
-    what = f"the constraints of {claim}, {cut.label} on {cut.left} of {_count(cut.of)}"
+    what = f"the constraints of {claim}, {cut.label} on {cut.left} of {counted(cut.of, 'device')}"
     return TryAgain(
         f"the search for devices was cut off {limit} without a result; not examined: {what},"
         " and what follows: try again, or simplify the constraints",
@@ -218,7 +218,7 @@ def _served(
         if grant.label == left.label
     ]
     taken = tuple([_granted(grant, detail) for grant in grants])
-    summary = f"gets {_count(len(taken))}{_MODES[grants[0].mode]}"
+    summary = f"gets {counted(len(taken), 'device')}{_MODES[grants[0].mode]}"
     excluded = _excluded(inventory, left.exclusions)
     return RequestExplanation(left.claim, left.label, True, summary, taken, (), excluded)
 
@@ -240,7 +240,7 @@ def _granted(grant: Grant, detail: api.ClaimDetail) -> str:
 
 def _summary(rejection: Rejection, detail: api.ClaimDetail) -> str:
     """Return what a rejected alternative needs and what it could get, in words."""
-    needs = f"needs {_count(rejection.count)}"
+    needs = f"needs {counted(rejection.count, 'device')}"
     usable = rejection.usable.bit_count()
     if rejection.cause is Cause.DEVICES:
         return f"{needs}, {usable} can be used"
@@ -254,7 +254,7 @@ def _summary(rejection: Rejection, detail: api.ClaimDetail) -> str:
         return f"needs {' and '.join(have)}"
     if rejection.cause is Cause.BUDGET:
         short = _some([f"{name} of pool {pool}" for pool, name in rejection.short])
-        return f"{needs}: {usable} can be used, but not that many within the budgets: {short}"
+        return f"{needs}: {usable} can be used, but the budgets allow fewer than needed: {short}"
     if rejection.cause is Cause.MATCH:
         return "needs all devices, but their matched attributes differ"
     if rejection.cause is Cause.UNEXAMINED:
@@ -268,10 +268,6 @@ def _summary(rejection: Rejection, detail: api.ClaimDetail) -> str:
 
 def _pools(rejection: Rejection, resource: str) -> str:
     return _some([f"pool {pool}" for pool, name in rejection.short if name == resource])
-
-
-def _count(devices: int) -> str:
-    return f"{devices} device{'' if devices == 1 else 's'}"
 
 
 def _amount(detail: api.ClaimDetail, name: str, nanos: int) -> str:
@@ -308,7 +304,7 @@ def _lines(request: RequestExplanation) -> Iterator[str]:
     if request.usable:
         yield f"    usable: {_some(request.usable)}"
     for each in request.excluded:
-        yield f"    {_count(len(each.devices))}: {each.rule} ({_some(each.devices)})"
+        yield f"    {counted(len(each.devices), 'device')}: {each.rule} ({_some(each.devices)})"
 
 
 def _some(devices: Sequence[str], most: int = _SHOWN) -> str:

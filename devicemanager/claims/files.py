@@ -109,7 +109,7 @@ def read_paths(
 
     ``contents``: by path, the bytes of files that are already read, such as standard input.
     Raises ClaimsError for a path that does not exist. Raises InvalidObject with a line for each
-    error in any file; two objects of the same name are also an error.
+    error in any file; two objects of the same kind and name are also an error.
     """
     found, lines = [], list[str]()
     already_read = contents or {}

@@ -53,6 +53,7 @@ from devicemanager.claims.store import ObjectStore
 from devicemanager.claims.turns import Turns
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.reading import check
+from devicemanager.core.printable import counted
 from devicemanager.events.stream import EventKind, EventStream
 
 __all__ = ["ClaimManager"]
@@ -101,8 +102,8 @@ class ClaimManager:
     def apply(self, objects: Iterable[api.Object]) -> None:
         """Create or replace objects one after another.
 
-        Raises ClaimsError or InvalidObject for the first rejected object; the objects before it
-        stay.
+        Raises ClaimsError or InvalidObject for the first rejected object. Objects before this one
+        stay created.
         """
         # Not all or nothing: the files of a directory are used even if one object is rejected.
         for each in objects:
@@ -124,9 +125,9 @@ class ClaimManager:
             self._store.publish(pool, checked=True)
             missing = self._allocated.missing_devices()
             self._allocated.mark_changed()
-        text = f"{pool.driver} publishes pool {pool.name}: {len(pool.devices)} devices"
+        text = f"{pool.driver} publishes pool {pool.name}: {counted(len(pool.devices), 'device')}"
         if pool.node_name not in ("", self.node):
-            text += f" of node {pool.node_name}; not for claims here, on node {self.node}"
+            text += f" of node {pool.node_name}; claims on node {self.node} cannot use it"
         self._events.publish(EventKind.POOL_PUBLISHED, text)
         self._report_missing(before, missing)
 
@@ -191,7 +192,7 @@ class ClaimManager:
             users = self._allocated.reservations.names(claim)
             self._mark_unwritten()
         if existed and users:
-            text = f"claim {claim} is used by {', '.join(users)}: it is deleted when these pods end"
+            text = f"claim {claim} is used by {', '.join(users)}: it is deleted when no pod uses it"
             self._events.publish(EventKind.CLAIM_DELETION_WAITS, text)
         self._flush()
         return existed
@@ -257,7 +258,7 @@ class ClaimManager:
                 if users := self._allocated.reservations.names(claim):
                     raise ClaimsError(
                         f'DeviceClaim "{claim}" is used by {", ".join(users)}:'
-                        " it is released when these pods end"
+                        " it is released when no pod uses it"
                     )
             self._allocated.release(*claims)
         self._drivers.unprepare_released()
@@ -269,15 +270,15 @@ class ClaimManager:
         """Set the object that prepares devices. It is called for all pools with the driver name
         ``name``.
 
-        With None, the devices of these pools need no preparation and have no CDI names.
+        If ``driver`` is None, the devices of these pools need no preparation and have no CDI names.
         """
         self._drivers.set(name, driver)
 
     def report(self, driver: str, claim: str, *statuses: api.DeviceStatus) -> None:
         """Replace the statuses that a driver reported for its devices of a claim.
 
-        Raises ClaimsError for a device that the claim does not have from this driver, and for
-        contradictory addresses.
+        Raises ClaimsError for a device that is not allocated to the claim or belongs to another
+        driver, and for contradictory addresses.
         """
         with self._lock:
             self._allocated.report(driver, claim, statuses)

@@ -21,6 +21,7 @@ from checkpoint.shared_writer import Store, Writer
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.state_file import ClaimsState, StateCorrupt, StateWriter, parse_state
 from devicemanager.core.errors import StartError
+from devicemanager.core.printable import counted
 from devicemanager.events.stream import EventKind, EventStream
 
 _RETRY_WAITS = (0.05, 0.2)
@@ -73,7 +74,7 @@ class ClaimsFile:
         except ClaimsError as error:
             raise StartError(f"{self._file.path}: {error}") from error
         else:
-            text = f"{self._file.path}: {len(state.records)} allocated claims"
+            text = f"{self._file.path}: {counted(len(state.records), 'allocated claim')}"
             self._events.publish(EventKind.CLAIMS_LOADED, text)
 
     def _read(self) -> bytes:

@@ -41,7 +41,7 @@ _MALFORMED = (
 
 
 class StateCorrupt(ClaimsError):
-    """A text that is not a valid, complete state file."""
+    """Error for a text that is not a valid, complete state file."""
 
 
 @attrs.frozen
@@ -92,7 +92,8 @@ class StateWriter:
 
 
 def with_checksum(data: bytes) -> bytes:
-    """Return the text of a state file with this data (JSON), its version and its checksum."""
+    """Return the text of a state file: ``data`` (JSON), with the format version and the checksum of
+    ``data``."""
     return b'{"version":"%s","data":%s,"checksum":%d}' % (VERSION.encode(), data, zlib.crc32(data))
 
 

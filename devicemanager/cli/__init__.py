@@ -76,8 +76,9 @@ _STDOUT = "standard output"
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _TROUBLE = 2
 _INTERRUPTED = 130
+"""Exit status that a shell reports for a process that SIGINT has ended."""
 _BROKEN_PIPE = 141
-"""The exit statuses that a shell reports for a process that SIGINT or SIGPIPE has ended."""
+"""Exit status that a shell reports for a process that SIGPIPE has ended."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -229,7 +230,7 @@ def _be_lenient(stream: IO[str] | None) -> None:
 
 
 def _silence_if_broken(stream: IO[str] | None) -> OSError | None:
-    """Flush a stream. If that fails, silence the stream and return the error."""
+    """Flush a stream and return None. If that fails, silence the stream and return the error."""
     if stream is None:
         return None
     try:

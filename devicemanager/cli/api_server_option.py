@@ -29,19 +29,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--api-server",
         action="store_true",
-        help="also run an API server with a scheduler, and run its pods; its kubeconfig is the "
-        "file kubeconfig in the root",
+        help="also run an API server with a scheduler, and run the pods of this API server; the "
+        "file kubeconfig in the root is its kubeconfig",
     )
     add_file(
         group,
         "--kubeconfig",
-        "read ResourceClaims from the API server in this kubeconfig, and delete ResourceSlices "
-        "there",
+        "read ResourceClaims from the API server of this kubeconfig, and delete ResourceSlices on "
+        "this API server",
     )
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raise CommandError if the flags exclude each other."""
+    """Raise CommandError if both flags are set."""
     if args.api_server and args.kubeconfig:
         raise CommandError("--api-server and --kubeconfig exclude each other: use one of them")
 
@@ -75,7 +75,7 @@ _IN_SLICE = 128
 def publish(
     node: ApiNode, kubelet: MockKubelet, driver: SimulatedDriver, stack: contextlib.ExitStack
 ) -> None:
-    """Publish the devices of a simulated driver, and a DeviceClass with its name.
+    """Publish the devices of a simulated driver, and a DeviceClass with the driver's name.
 
     As a driver does, publish the slices again after the kubelet has deleted them.
     """

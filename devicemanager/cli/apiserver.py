@@ -75,7 +75,7 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
         "--strict-claims",
         action="store_true",
         help="with --controllers: remove reservations for pods that do not exist from every "
-        "claim, as in a cluster; without it, claims that you allocate do not change",
+        "claim, as in a cluster (default: keep them in claims that you allocate)",
     )
 
 
@@ -182,7 +182,7 @@ def _check_resources(failures: list[_Failure], definitions: Sequence[Mapping[str
 
 
 def _fill(server: FakeApiServer, args: argparse.Namespace) -> None:
-    """Create the objects and faults that the options name."""
+    """Create the objects and faults that the options name. Raises CommandError."""
     from devicemanager.apiserver import StatusError
     from devicemanager.cli.dra_files import located_objects
 

@@ -268,14 +268,14 @@ def _run(args: argparse.Namespace) -> int:
     if args.kubelet_version == _EVERY_VERSION:
         _check_options_of_one_version(args)
     if args.write_tests is not None and not Path(args.write_tests).is_dir():
-        raise CommandError(f"--write-tests: {args.write_tests} is not a directory")
+        raise CommandError(f"--write-tests: {args.write_tests} is not a directory: create it first")
     # Also read before anything runs, so that mistakes are reported immediately.
     waivers = None
     if args.waivers is not None:
         waivers = Waivers.read(Path(args.waivers), known_ids())
     program, limits, suite = program_of(args)
     if args.write_tests is not None and suite is not PLUGINS:
-        raise CommandError("--write-tests writes tests of device plugins, and this is a DRA driver")
+        raise CommandError("--write-tests is for plugins: omit it for a DRA driver")
     chosen = chosen_checks(args, suite)
     report_unused_hooks(program, suite, chosen)
     options = {

@@ -26,7 +26,7 @@ _VALUES = {
     "jobs": 4,
     "profile": "complete",
 }
-"""Default by option."""
+"""Default value of each option; an option with this value is omitted."""
 
 
 def repeating_command(args: argparse.Namespace, check: Check, version: str | None = None) -> str:
@@ -47,7 +47,7 @@ def repeating_command(args: argparse.Namespace, check: Check, version: str | Non
 
 
 def _repeated(args: argparse.Namespace) -> Iterator[str]:
-    """Yield the options that can be repeated."""
+    """Yield the words of those options that the user can give several times."""
     for name in ("hook", "env"):
         for key, value in getattr(args, name):
             yield from (f"--{name}", f"{key}={value}")

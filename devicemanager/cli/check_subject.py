@@ -25,7 +25,7 @@ __all__ = ["chosen_checks", "known_ids", "program_of", "report_unused_hooks"]
 
 def chosen_checks(args: argparse.Namespace, suite: Suite | None = None) -> Sequence[Check]:
     """Return the checks of ``--only`` and ``--skip``. Without a suite, the options decide whether
-    they are those of a plugin or of a driver. Raises CheckError for an unknown name."""
+    the checks of plugins or of drivers are returned. Raises CheckError for an unknown name."""
     from devicemanager.conformance.registry import selected
     from devicemanager.conformance.suite import PLUGINS
 

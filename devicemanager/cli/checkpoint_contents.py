@@ -1,6 +1,6 @@
 """Contents of a checkpoint file, as the checkpoint commands use them.
 
-The file is that of the device manager or of the DRA manager.
+The file is the checkpoint of the device manager, or the state file of the DRA manager.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Contents(Protocol):
 
     @property
     def checksums(self) -> tuple[int | None, int]:
-        """The checksum in the file, None if unknown, and that of the contents."""
+        """The checksum in the file (None if unknown), and the checksum of the contents."""
 
     def is_empty(self) -> bool:
         """True if nothing could be read."""
@@ -102,7 +102,7 @@ class Contents(Protocol):
 
 
 class Inspection(Protocol):
-    """Result of ``inspect`` for either file."""
+    """Result of ``inspect`` for either of the two files."""
 
     @property
     def problems(self) -> tuple[str, ...]: ...
@@ -120,8 +120,8 @@ _Inspection = TypeVar("_Inspection", bound=Inspection)
 
 
 class Inspected(Generic[_Inspection]):
-    """Base class with the members of ``Contents`` that come from an inspection. Subclasses define
-    both fields."""
+    """Base class with the members of ``Contents`` that come from an inspection. Its two fields are
+    the bytes of the file, and the result of the inspection."""
 
     data: bytes
     found: _Inspection
@@ -145,4 +145,11 @@ class Inspected(Generic[_Inspection]):
 
 def counts_text(contents: Contents) -> str:
     """Return the numbers of entries, resources, claims or pods as text."""
-    return ", ".join(f"{n} {what.replace('_', ' ')}" for what, n in contents.counts().items())
+    return ", ".join(_count_text(*each) for each in contents.counts().items())
+
+
+def _count_text(plural: str, count: int) -> str:
+    plural = plural.replace("_", " ")
+    if count != 1:
+        return f"{count} {plural}"
+    return f"1 {plural[:-3]}y" if plural.endswith("ies") else f"1 {plural[:-1]}"

@@ -68,7 +68,7 @@ def _replace(file: CheckpointFile, data: bytes, copies: str | None) -> Written:
     # Resolved, because a rename would replace a symbolic link instead of its target.
     path = file.path.resolve()
     if copies is not None and not Path(copies).is_dir():
-        raise CommandError(f"--copies: {copies} is not a directory")
+        raise CommandError(f"--copies: {copies} is not a directory: create it first")
     # Checked before the file is read again, because a running kubelet can write it at any time.
     _check_no_kubelet(path.parent)
     if checkpoint.read(path) != file.data:

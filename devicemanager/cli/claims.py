@@ -85,7 +85,7 @@ def _add_reading(actions: Subparsers) -> None:
     claims_options.add(pools)
     add_format(pools, *LIST_FORMATS)
     show = command(actions, "show", _show, "show one claim")
-    show.add_argument("claim", metavar="CLAIM", help="NAME, or NAMESPACE/NAME")
+    show.add_argument("claim", metavar="CLAIM", help="a claim: NAME or NAMESPACE/NAME")
     claims_options.add(show)
     add_format(show, "yaml", "json")
 
@@ -99,7 +99,9 @@ def _add_explain(actions: Subparsers) -> None:
         description="Explain the claims of one pod together: for each device that they do not "
         "get, the first rule that excludes it. The exit status is 0 if they fit, else 1.",
     )
-    explain.add_argument("names", nargs="+", metavar="CLAIM", help="NAME, or NAMESPACE/NAME")
+    explain.add_argument(
+        "names", nargs="+", metavar="CLAIM", help="a claim: NAME or NAMESPACE/NAME"
+    )
     add_repeated(explain, "--after", "CLAIM", "allocate this claim first")
     claims_options.add(explain)
     add_format(explain, "text", "json")
@@ -140,7 +142,9 @@ def _validate(args: argparse.Namespace) -> int:
         count = offline.given
         if not count:
             where = ", ".join(args.paths)
-            raise CommandError(f"{where}: no pools, classes, claims or configs to validate")
+            raise CommandError(
+                f"{where}: no pools, classes, claims or configs to validate: name other files"
+            )
         notes = list(missing_references(offline.allocator))
     if args.output == "json":
         facts = {"valid": not problems, "problems": list(problems), "notes": notes}

@@ -99,7 +99,7 @@ def load(args: argparse.Namespace) -> OfflineClaims:
 
 
 def load_of_pods(args: argparse.Namespace, manifests: Sequence[str]) -> OfflineClaims | OfflineDra:
-    """Return the claims that the options name: those of DRA, or structured claims.
+    """Return the claims that the options name: ResourceClaims of DRA, or structured claims.
 
     Raises CommandError and ClaimsError.
     """
@@ -109,7 +109,9 @@ def load_of_pods(args: argparse.Namespace, manifests: Sequence[str]) -> OfflineC
         for name in ("state", "simulate_pools"):
             if getattr(args, name) is not None:
                 flag = name.replace("_", "-")
-                raise CommandError(f"--{flag} is for structured claims, not for resource.k8s.io")
+                raise CommandError(
+                    f"--{flag} is for structured claims: omit it for resource.k8s.io"
+                )
         return OfflineDra.load(args.claims_paths, manifests, args.node)
     return load(args)
 

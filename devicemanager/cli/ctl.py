@@ -41,7 +41,7 @@ def add(subparsers: Subparsers) -> None:
         # `devicemanager --help` shows this text without loading the actions.
         help="control a running mock kubelet, or nodes in a cluster",
         description="Control a mock kubelet that was started with `devicemanager run --control`,\n"
-        "or with `nodes` the nodes of `devicemanager join --control`.",
+        "or with `ctl nodes` the nodes of `devicemanager join --control`.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -53,8 +53,8 @@ def _add_kubelet_actions(parser: argparse.ArgumentParser) -> None:
     import_module("devicemanager.cli.ctl_shell").add(actions)
     nodes = actions.add_parser(
         "nodes",
-        help="control nodes in a cluster, those of `join --control`",
-        description="Control nodes in a cluster, those of `devicemanager join --control`.",
+        help="control the nodes of `join --control`",
+        description="Control the nodes of `devicemanager join --control`.",
         epilog=_NODES_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

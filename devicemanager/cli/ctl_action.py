@@ -80,7 +80,7 @@ class Action:
     more: Sequence[Argument] = ()
     """Additional arguments."""
     files: str = ""
-    """Help text for the argument FILE; by default the kind of text of the operation's body."""
+    """Help text for the argument FILE; by default the description of the operation's body."""
     run: Run | None = None
     """Function to call instead of sending the request and printing the result."""
 

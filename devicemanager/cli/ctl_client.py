@@ -77,7 +77,8 @@ def connected_to_nodes(args: argparse.Namespace) -> Iterator[ServedApi]:
 
 @contextlib.contextmanager
 def _checked(args: argparse.Namespace, api: _Api) -> Iterator[tuple[str, str | None]]:
-    """Yield the address and the token that the user selects. Raises CommandError.
+    """Yield the address that the user selects and its token (None for a socket). Raises
+    CommandError.
 
     If the with block fails because the address serves the other control API, the error says so.
     """
@@ -107,7 +108,9 @@ def _token(path: str | None) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except UnicodeDecodeError:
-        raise CommandError(f"--token-file: {path} is not UTF-8 text") from None
+        raise CommandError(
+            f"--token-file: {path} is not UTF-8 text: use control.token in the root"
+        ) from None
 
 
 # -- input -------------------------------------------------------------------------------

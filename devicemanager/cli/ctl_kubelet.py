@@ -43,6 +43,7 @@ from devicemanager.control.client import MockKubeletClient
 from devicemanager.control.operations import TABLE
 from devicemanager.control.shapes import Admission, CallWait
 from devicemanager.core.errors import RequestError
+from devicemanager.core.printable import counted
 from devicemanager.events.calls.matching import Mark
 from devicemanager.faults.fault import Fault
 from devicemanager.objects.manifests.errors import ManifestError
@@ -62,7 +63,7 @@ class _KubeletActions(Actions):
 
 
 _WATCH: Final = argument(
-    "-w", "--watch", action="store_true", help="continue with changes until Ctrl-C"
+    "-w", "--watch", action="store_true", help="then print changes until Ctrl-C"
 )
 
 _NOT_PREPARED = "prepare "
@@ -140,7 +141,7 @@ def add(subparsers: Subparsers) -> None:
         Action("stop", "stopKubelet", done="kubelet stopped"),
         Action("restart", "restartKubelet", done="kubelet restarted"),
         Action("reboot", "rebootNode", done="node rebooted"),
-        Action("sources-ready", "setSourcesReady", done="all pods are known"),
+        Action("sources-ready", "setSourcesReady", done="the kubelet knows all pods"),
         Action(
             "apply",
             "createClaims",
@@ -170,8 +171,8 @@ def add(subparsers: Subparsers) -> None:
                     "specs",
                     nargs="+",
                     metavar="KIND[:OPTION=VALUE,...]",
-                    help="such as reject-register:code=UNAVAILABLE,times=2; an unknown kind or "
-                    "option lists them all",
+                    help="a fault, such as reject-register:code=UNAVAILABLE,times=2; an unknown "
+                    "kind or option lists them all",
                 )
             ],
             run=_set_faults,
@@ -395,7 +396,7 @@ def _clear_faults(client: MockKubeletClient, args: argparse.Namespace) -> int:
     # IDs are numbers. Any other text is a kind, which the server checks.
     wanted = [int(text) if text.isascii() and text.isdigit() else text for text in args.which]
     count = sum(client.faults.clear(which) for which in wanted or [None])
-    print(f"{count} faults cleared")
+    print(f"{counted(count, 'fault')} cleared")
     return 0
 
 

@@ -19,6 +19,7 @@ from devicemanager.cli.output import clean, print_table
 from devicemanager.control.api_client import ServedApi
 from devicemanager.control.nodes import shapes
 from devicemanager.control.nodes.operations import TABLE
+from devicemanager.core.printable import counted
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
@@ -62,7 +63,13 @@ def add(subparsers: Subparsers) -> None:
             help="list nodes",
             formats=LIST,
             more=[
-                argument("nodes", nargs="*", metavar="NODE", type=filled, help="only these nodes")
+                argument(
+                    "nodes",
+                    nargs="*",
+                    metavar="NODE",
+                    type=filled,
+                    help="names of the nodes (default: all)",
+                )
             ],
             run=_list_nodes,
         ),
@@ -178,7 +185,7 @@ def _scaled(text: str) -> tuple[str, int]:
 def _scale(api: ServedApi, args: argparse.Namespace) -> int:
     kind, count = args.scaled
     api.ask("scaleKind", body=shapes.Scale(kind=kind, count=count), timeout=_SCALE_SECONDS)
-    print(clean(f"kind {kind}: {count} nodes"))
+    print(clean(f"kind {kind}: {counted(count, 'node')}"))
     return 0
 
 

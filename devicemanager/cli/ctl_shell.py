@@ -88,7 +88,7 @@ def _bundle(args: argparse.Namespace) -> Bundle:
 
     rootfs = Path(args.rootfs).resolve()
     if not os.path.isdir(rootfs):  # noqa: PTH112 - False without permission, too
-        raise CommandError(f"--rootfs: {args.rootfs} is not a directory")
+        raise CommandError(f"--rootfs: {args.rootfs} is not a directory: use another path")
     if not os.access(rootfs, os.R_OK | os.X_OK):
         raise CommandError(f"--rootfs: {args.rootfs} is not readable for user {os.getuid()}")
     with connected(args) as client:

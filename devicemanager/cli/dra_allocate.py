@@ -87,7 +87,8 @@ def _profile(args: argparse.Namespace) -> Profile:
 
 
 def _wanted(objects: DraObjects, names: Sequence[str]) -> list[Object]:
-    """Return the named claims, or all claims that are not allocated."""
+    """Return the named claims, or all claims that are not allocated. Raises CommandError for a name
+    that is unknown or allocated."""
     if not names:
         found = [
             each
@@ -102,7 +103,7 @@ def _wanted(objects: DraObjects, names: Sequence[str]) -> list[Object]:
     for name in names:
         full = name if "/" in name else f"default/{name}"
         if full not in known:
-            raise CommandError(f"no ResourceClaim {full} among the objects")
+            raise CommandError(f"no ResourceClaim {full} among the objects: check its name")
         if (known[full].get("status") or {}).get("allocation"):
             raise CommandError(f"ResourceClaim {full} is already allocated: remove its status")
         found.append(known[full])

@@ -80,9 +80,9 @@ def _run_on_kubelet(args: argparse.Namespace) -> int:
         except CommandError as error:
             # The scheduler has not bound it to the node, so only the API server has it.
             raise CommandError(
-                f"{error}. If there is an API server, a pod that is not bound to a node is only "
-                "there: use --kubeconfig FILE, for `run --api-server` the file kubeconfig in its "
-                "--root"
+                f"{error}. The kubelet does not know a pod that is not bound to a node: to read "
+                "the pod from the API server, use --kubeconfig FILE (for `run --api-server`: the "
+                "file kubeconfig in the --root)"
             ) from None
         found = kubelet.explain_claims(pod.uid)
     if args.output == "json":

@@ -33,8 +33,8 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     add_file(
         parser,
         "paths",
-        "file or directory with objects in YAML or JSON; - is standard input. Without it, the "
-        "objects are those of a mock kubelet or of an API server",
+        "file or directory with objects in YAML or JSON; - is standard input. Without "
+        "PATH, read the objects of a mock kubelet or of an API server",
         nargs="*",
         metavar="PATH",
     )
@@ -72,7 +72,8 @@ def has_files(args: argparse.Namespace) -> bool:
 
 
 def is_mock(args: argparse.Namespace) -> bool:
-    """True if the objects are those of a mock kubelet."""
+    """True if the objects are those of a mock kubelet. Raises CommandError if the options
+    contradict each other."""
     if args.control and args.kubeconfig:
         raise CommandError("--control and --kubeconfig exclude each other: give one of them")
     return bool(args.control or (CONTROL in os.environ and not args.kubeconfig))
@@ -124,7 +125,7 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
         if path != STANDARD_INPUT and Path(path).is_dir():
             inside = sorted(each for each in Path(path).rglob("*") if each.suffix in _SUFFIXES)
             if not inside:
-                raise CommandError(f"{path}: no files that end with {', '.join(_SUFFIXES)}")
+                raise CommandError(f"{path}: expected files that end with {', '.join(_SUFFIXES)}")
             yield from map(str, inside)
         else:
             yield path

@@ -21,7 +21,7 @@ _KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplat
 
 @attrs.define
 class DraObjects:
-    """Objects at resource.k8s.io/v1 and with defaults."""
+    """Nodes, pods and objects of resource.k8s.io/v1, with the defaults that the API server sets."""
 
     slices: list[Object] = attrs.field(factory=list)
     classes: list[Object] = attrs.field(factory=list)
@@ -50,9 +50,7 @@ class DraObjects:
         found = cls()
         for path, value in located_objects(paths):
             if not isinstance(value.get("kind"), str) or not value["kind"]:
-                raise CommandError(
-                    f"{path}: not an object of the API: apiVersion or kind is missing"
-                )
+                raise CommandError(f"{path}: not an object of the API: add apiVersion and kind")
             found._add(path, _as_v1(path, value))
         return found
 

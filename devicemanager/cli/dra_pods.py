@@ -32,7 +32,7 @@ class ClaimResult:
     state: str
     """``allocated`` or ``fits``; otherwise the reason, such as ``does-not-fit``."""
     text: str
-    """Its devices, or what is missing."""
+    """Devices of the claim, or what is missing."""
 
 
 @attrs.frozen
@@ -132,7 +132,7 @@ class _PodClaims:
         """Return the result for an entry before the allocation."""
         name = entry["name"]
         if name not in self._names:
-            return ClaimResult(name, "-", "allocated", "the pod needs no claim for it")
+            return ClaimResult(name, "-", "allocated", "the pod needs no claim for this entry")
         claim = self._names[name]
         if claim is not None:
             return self._of_claim(name, claim)

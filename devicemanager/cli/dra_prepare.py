@@ -84,7 +84,8 @@ def _run(args: argparse.Namespace) -> int:
 def _by_driver(
     kubelet: MockKubeletClient, claims: list[str], driver: str | None
 ) -> dict[str, list[str]]:
-    """Return the claims to prepare or unprepare, by driver."""
+    """Return the claims to prepare or unprepare, by driver. Raises CommandError for a claim without
+    a driver."""
     if driver is not None:
         return {driver: claims}
     found: dict[str, list[str]] = {}

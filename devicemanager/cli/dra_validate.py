@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Check ResourceSlices, ResourceClaims, their templates, DeviceClasses and DeviceTaintRules by the
-rules and limits of the API server of Kubernetes 1.37. Errors have its texts. The exit status is 0
-if it would accept all objects, else 1.
+rules and limits of the API server of Kubernetes 1.37. Errors have the texts of this API server. The
+exit status is 0 if it would accept all objects, else 1.
 """
 
 
@@ -41,7 +41,7 @@ def _run(args: argparse.Namespace) -> int:
         found = [value for _, value in dra_files.served_objects(args, dra_files.SERVED)]
     report = check_objects(found, _rules(args.feature_gate))
     if not report.checked:
-        raise CommandError(f"{where}: no objects of resource.k8s.io to validate")
+        raise CommandError(f"{where}: no objects of resource.k8s.io to validate: name other files")
     _print(args.output, report)
     return 1 if report.problems else 0
 

@@ -57,6 +57,6 @@ def _directory(option: str, path: str | None) -> Path | None:
     if path is None:
         return None
     if not Path(path).is_dir():
-        raise CommandError(f"--{option}: {path} is not a directory")
+        raise CommandError(f"--{option}: {path} is not a directory: create it first")
     # Resolved before mounting, because the mounts can hide parts of the path.
     return Path(path).resolve()

@@ -29,6 +29,7 @@ from devicemanager.cli.settings_options import (
     device_option,
 )
 from devicemanager.cli.snapshot_files import load_snapshot
+from devicemanager.core.printable import counted
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint
@@ -202,8 +203,8 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _nodes(args: argparse.Namespace) -> list[OfflineNode]:
-    """Return the node to explain. If ``--what-if`` or ``--without-pod`` changes it, also return the
-    unchanged node."""
+    """Return the node to explain. If ``--what-if`` or ``--without-pod`` changes the node, also
+    return the unchanged node."""
     from devicemanager.cli.offline_node import (
         OfflineNode,
         add_allocatable,
@@ -315,8 +316,8 @@ def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
     if args.topology_policy in (None, "none"):
         return []
     return [
-        f"the explanation may be wrong: the NUMA nodes of {count} devices of {resource} are not in "
-        "the checkpoint; use --allocatable"
+        f"the explanation may be wrong: the NUMA nodes of {counted(count, 'device')} of {resource} "
+        "are not in the checkpoint; use --allocatable"
         for resource, count in without_nodes(inventory).items()
     ]
 

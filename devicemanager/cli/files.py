@@ -170,7 +170,8 @@ def read_file(text: str, limit: int) -> bytes:
 def load_checkpoint(text: str) -> Checkpoint:
     """Load a checkpoint file as a kubelet does. Raises CommandError.
 
-    The errors of the package ``checkpoint`` advise how to start a kubelet. This advice is omitted.
+    The errors of the package ``checkpoint`` end with advice on starting a kubelet. The error raised
+    here omits this advice.
     """
     import checkpoint
 

@@ -12,6 +12,7 @@ from devicemanager.cli.options import CommandError, CommandParser, add_format, c
 from devicemanager.cli.output import clean, failures, print_json, print_table
 from devicemanager.cli.rehearse import add_steps
 from devicemanager.cli.settings_options import number
+from devicemanager.core.printable import counted
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
@@ -61,7 +62,11 @@ def add(subparsers: Subparsers) -> None:
             help="number of parallel processes (default: one per CPU)",
         )
     fits.add_argument(
-        "--replicas", type=number(int, 1), default=1, metavar="N", help="copies (default: 1)"
+        "--replicas",
+        type=number(int, 1),
+        default=1,
+        metavar="N",
+        help="number of copies of the pod (default: 1)",
     )
     rehearse.usage = "%(prog)s FLEET STEP... [options]"
     add_steps(rehearse, repeat=_REPEAT)
@@ -104,7 +109,7 @@ def _print_show(fleet: Fleet, nodes: Sequence[NodeUsage], made: int) -> None:
 
     versions = sorted({each.version for each in nodes if each.version})
     kubelets = f", kubelet {', '.join(versions)}" if versions else ""
-    print(clean(f"{len(nodes)} nodes of {fleet.server}, {fleet.taken}{kubelets}"))
+    print(clean(f"{counted(len(nodes), 'node')} of {fleet.server}, {fleet.taken}{kubelets}"))
     print_table(report.ROOM_HEADER, report.room_rows(nodes))
     if found := report.pools(fleet):
         columns = ("POOL", "DEVICES", "ALLOCATED", "BLOCKED")
@@ -120,7 +125,7 @@ def _print_show(fleet: Fleet, nodes: Sequence[NodeUsage], made: int) -> None:
         for node in nodes
         for each in node.findings
     )
-    print("basis: numbers in the status of nodes and requests of pods; snapshots of nodes")
+    print("basis: device numbers in the status of nodes, requests of pods, snapshots of nodes")
     _print_assumptions(report.assumptions(fleet, made))
 
 
@@ -196,10 +201,14 @@ def _print_fits(
 
     nodes = sum(each.pods > 0 for each in fits)
     verdict = "fits" if most >= replicas else "does not fit"
-    print(f"the pod {verdict}: {most} of {replicas} copies; {nodes} of {len(fits)} nodes have room")
+    print(
+        f"the pod {verdict}; copies that fit: {most} of {replicas}; "
+        f"nodes with room: {nodes} of {len(fits)}"
+    )
     for name, resource, count in quotas:
-        print(clean(f"- quota {name}: {resource} allows {count} more copies"))
-    _print_some(f"- {count} nodes: {text}" for text, count in reasons(fits).items())
+        copies = "copy" if count == 1 else "copies"
+        print(clean(f"- quota {name}: {resource} allows {count} more {copies}"))
+    _print_some(f"- {counted(count, 'node')}: {text}" for text, count in reasons(fits).items())
     print(clean(f"basis: {_basis(fleet)}"))
     _print_assumptions(iter((*report.FIT_ASSUMPTIONS, *_fit_assumptions(fleet))))
 
@@ -257,7 +266,8 @@ def _print_rehearsals(fleet: Fleet, results: Sequence[NodeRehearsal]) -> None:
     )
     without = sum(pod.without_devices > 0 and not pod.can_be_lost for pod in pods)
     print(
-        f"{len(bad)} of {len(done)} nodes can lose pods: {lost} of {len(pods)} pods, "
+        f"{len(bad)} of {counted(len(done), 'node')} can lose pods: "
+        f"{lost} of {counted(len(pods), 'pod')}, "
         f"{certain} of them in every order"
         + (f"; {without} more can be without their devices" if without else "")
     )
@@ -270,5 +280,5 @@ def _print_rehearsals(fleet: Fleet, results: Sequence[NodeRehearsal]) -> None:
     counts: dict[str, int] = {}
     for text in (text for each in done for text in each.assumptions):
         counts[text] = counts.get(text, 0) + 1
-    _print_some(f"assumed on {count} nodes: {text}" for text, count in counts.items())
+    _print_some(f"assumed on {counted(count, 'node')}: {text}" for text, count in counts.items())
     _print_assumptions(_fit_assumptions(fleet))

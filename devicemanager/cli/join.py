@@ -20,6 +20,7 @@ from devicemanager.cli import (
 from devicemanager.cli.files import add_directory
 from devicemanager.cli.fleet import load_fleet
 from devicemanager.cli.options import CommandError, add_format, command
+from devicemanager.core.printable import counted
 
 if TYPE_CHECKING:
     from devicemanager.apiserver import FakeApiServer
@@ -141,16 +142,16 @@ def _join(
     display.show(lambda: _view(cluster))
     # A monotonic clock, because the system time can be set during the wait.
     began = time.monotonic()
-    with signals.interruptible(), display.waiting(f"for {count} nodes to join"):
+    with signals.interruptible(), display.waiting(f"for {counted(count, 'node')} to join"):
         _start(args, cluster, kinds, log)
     seconds = time.monotonic() - began
     # With --shard this is less than the requested number; other processes run the other nodes.
     joined = len(cluster.nodes)
     if args.shards is None:
-        text = f"{joined} nodes joined in {seconds:.1f} s"
+        text = f"{counted(joined, 'node')} joined in {seconds:.1f} s"
         log.say("joined", text, nodes=joined, seconds=seconds)
     else:
-        text = f"acquiring shards of {count} nodes; the nodes of each shard then join"
+        text = f"acquiring shards of {counted(count, 'node')}; the nodes of each shard then join"
         log.say("sharing", text, shards=args.shards)
     if fleet is not None:
         _create_pods(args, fleet, log, signals)
@@ -173,7 +174,7 @@ def _create_pods(
             count = create_objects(api, fleet, lambda text: log.warn("fleet", text))
     finally:
         api.close()
-    log.say("fleet", f"created {count} pods of the fleet", pods=count)
+    log.say("fleet", f"created {counted(count, 'pod')} of the fleet", pods=count)
 
 
 def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
@@ -219,7 +220,7 @@ def _start(
             f"{result.cloud}",
         )
     if result.existing:
-        log.say("taken-over", f"taking over {len(result.existing)} existing nodes")
+        log.say("taken-over", f"taking over {counted(len(result.existing), 'existing node')}")
     if args.shards is None:
         for each in kinds:
             cluster.join_specs(each, args.shard)
@@ -246,7 +247,7 @@ def _report(cluster: Cluster) -> tuple[str, dict[str, int]]:
     count = cluster.pod_counts()
     pods = ", ".join(f"{number} {phase.lower()}" for phase, number in count.items() if number)
     fields = {"nodes": len(cluster.nodes), **{k.lower(): v for k, v in count.items()}}
-    return f"{len(cluster.nodes)} nodes; pods: {pods or 'none'}", fields
+    return f"{counted(len(cluster.nodes), 'node')}; pods: {pods or 'none'}", fields
 
 
 # -- demo --------------------------------------------------------------------------------

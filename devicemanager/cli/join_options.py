@@ -102,12 +102,12 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         group,
         "--fleet",
         "create the nodes and pods in an archive of `devicemanager snapshot cluster` instead; "
-        "flags of the topology and the version override those of the nodes",
+        "flags for the topology and the kubelet version override the values of the nodes",
     )
     group.add_argument(
         "--take-over",
         action="store_true",
-        help="take over nodes of these names even if another process runs them",
+        help="take over existing nodes with the same names, even if another process runs them",
     )
     group.add_argument(
         "--simulate",
@@ -434,7 +434,7 @@ def _devices(args: argparse.Namespace) -> tuple[dict[str, tuple[Device, ...]], S
 
 
 def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpecs:
-    """Return the specifications of the requested nodes, or of those of a fleet. Raises
+    """Return the specifications of the requested nodes, or of the nodes of ``fleet``. Raises
     CommandError."""
     from devicemanager.cluster.node_specs import NodeSpecs
 

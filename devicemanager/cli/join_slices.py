@@ -17,7 +17,8 @@ _V1 = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
 
 
 def driver_option(text: str) -> tuple[str, tuple[int | None, ...]]:
-    """Return the name of a DRA driver, and the NUMA node of each of its devices.
+    """Return the name of a DRA driver, and the NUMA node of each of its devices (None for a device
+    without one).
 
     Raises ArgumentTypeError.
     """

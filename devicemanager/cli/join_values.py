@@ -19,7 +19,7 @@ _VALUE = re.compile(r"([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?")
 
 
 def label_option(text: str) -> tuple[str, str]:
-    """Parse a label such as ``key=value``. Raises ArgumentTypeError."""
+    """Parse a label such as ``key=value``; return key and value. Raises ArgumentTypeError."""
     key, equals, value = text.partition("=")
     if not equals or not _LABEL.fullmatch(key) or not _VALUE.fullmatch(value):
         raise argparse.ArgumentTypeError(f"invalid label {text!r}: expected KEY=VALUE")

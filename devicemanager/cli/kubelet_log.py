@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from devicemanager.cli.output import clean, schema_name, settings_lines
+from devicemanager.core.printable import counted
 
 if TYPE_CHECKING:
     from devicemanager.core.pods import Pod
@@ -91,7 +92,7 @@ class KubeletLog:
     def dropped(self, count: int) -> str:
         """Return the line that replaces ``count`` lines that standard output did not accept in
         time."""
-        text = f"{count} lines are missing here: standard output was not read in time"
+        text = f"{counted(count, 'line')} missing here: standard output was not read in time"
         record = {"kind": "output-dropped", "message": text, "warning": True, "dropped": count}
         return self._rendered(time.time(), record, [f"warning: output-dropped: {text}"])
 

@@ -157,7 +157,10 @@ def missing_references(allocator: Allocator) -> Iterator[str]:
     for name, claim in sorted(allocator.claims.items()):
         details = [detail for instance in claim.claims for detail in instance.details()]
         for wanted in sorted({detail.device_class for detail in details} - {"", *classes}):
-            yield f'DeviceClaim "{name}" names DeviceClass "{wanted}", which no file has: add it'
+            yield (
+                f'DeviceClaim "{name}" names DeviceClass "{wanted}", which no file has:'
+                " add the class"
+            )
         types = {each.device_type for each in classes.values() if not each.admin_access}
         requested = {detail.device_type for detail in details if not detail.device_class}
         for wanted in sorted(requested - types):

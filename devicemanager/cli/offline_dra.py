@@ -44,7 +44,7 @@ class OfflineDra:
 
     @classmethod
     def load(cls, paths: Sequence[str], manifests: Sequence[str], node: str | None) -> OfflineDra:
-        """Read the objects of files, and those in the manifests of the pods.
+        """Read the objects in files and in the manifests of the pods.
 
         Raises CommandError.
         """
@@ -56,7 +56,8 @@ class OfflineDra:
     def explain_pod(self, pod: Pod) -> tuple[PodExplanation, Admission | None]:
         """Allocate a pod's claims. Return their explanation, and the rejection.
 
-        The rejection is None if all claims fit. A scheduler would leave the pod Pending otherwise.
+        The rejection is None if all claims fit. If they do not fit, a scheduler would leave the pod
+        Pending.
         """
         self._before[pod.uid] = list(self.objects.claims)
         found = explain_pod(self.objects, self._manifest(pod), self.node)

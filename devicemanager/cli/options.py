@@ -69,8 +69,8 @@ class SuggestingParser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, and reject unknown arguments.
 
-        The base class would leave those of a subcommand to the main parser, which prints the wrong
-        usage.
+        The base class would leave the unknown arguments of a subcommand to the main parser, which
+        prints its own usage instead of the subcommand's.
         """
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:

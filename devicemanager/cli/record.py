@@ -13,6 +13,7 @@ from devicemanager.cli import files
 from devicemanager.cli.files import add_directory
 from devicemanager.cli.options import CommandError, add_repeated, command
 from devicemanager.cli.output import clean
+from devicemanager.core.printable import counted
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
@@ -102,7 +103,7 @@ def _run(args: argparse.Namespace) -> int:
             else:
                 with signals.interruptible():
                     signals.wait()
-    _report(f"recorded {recorder.calls} calls, lists and ends of streams")
+    _report(f"recorded {counted(recorder.calls, 'line')}: calls, lists and ends of streams")
     return status
 
 
@@ -122,7 +123,7 @@ def _record_drivers(args: argparse.Namespace) -> int:
         )
         with recorder, contextlib.suppress(Stopped), signals.interruptible():
             signals.wait()
-    _report(f"recorded {recorder.calls} calls, reports and ends of streams")
+    _report(f"recorded {counted(recorder.calls, 'line')}: calls, reports and ends of streams")
     return 0
 
 

@@ -77,7 +77,7 @@ def add_steps(parser: argparse.ArgumentParser, repeat: int) -> None:
     _add_step(
         steps,
         "--devices",
-        "let a plugin advertise N devices, or new ones such as 8@0,1",
+        "let a plugin advertise N devices, or devices with NUMA nodes such as 8@0,1",
         _devices,
         "RESOURCE=N",
     )

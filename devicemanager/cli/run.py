@@ -165,7 +165,7 @@ def _serve(
     server_options.check_http(args)
     api_server_option.check(args)
     if args.nri and args.root is None:
-        raise CommandError("--nri needs --root: a driver finds the socket in this directory")
+        raise CommandError("--nri needs --root DIR: drivers find the NRI socket in this directory")
     simulations = [(option, _simulation(option)) for option in args.simulate]
     if args.manifests is not None:
         _check_manifests(args.manifests)
@@ -241,7 +241,7 @@ def _look(kubelet: MockKubelet) -> Callable[[], NodeView]:
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Turn off garbage collection while the with block imports modules, which makes the start a
+    """Turn off garbage collection in the with block, which imports modules. This makes the start a
     tenth faster.
 
     The objects that exist at the end are frozen, so that later collections do not scan them.
@@ -313,7 +313,7 @@ def _wait_for(kubelet: MockKubelet, plugin: SimulatedPlugin, option: DeviceOptio
     if not plugin.wait_registered(_PLUGIN_TIMEOUT):
         raise CommandError(
             f"the simulated plugin of {option.resource} did not register within "
-            f"{_PLUGIN_TIMEOUT:g} s"
+            f"{_PLUGIN_TIMEOUT:g} s: try again when the machine is less busy"
         )
     kubelet.wait_for_resource(option.resource, len(option.nodes), timeout=_PLUGIN_TIMEOUT)
 

@@ -258,7 +258,7 @@ DEVICES_MEANING = (
 
 
 class DeviceOption(NamedTuple):
-    """A resource, and the NUMA node of each of its devices, or None."""
+    """A resource, and the NUMA node of each of its devices (None for a device without one)."""
 
     resource: str
     nodes: tuple[int | None, ...]

@@ -12,6 +12,7 @@ from devicemanager.cli.files import add_file
 from devicemanager.cli.options import add_repeated, command
 from devicemanager.cli.output import clean
 from devicemanager.cli.snapshot_files import load_snapshot, write_archive
+from devicemanager.core.printable import counted
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
@@ -63,8 +64,8 @@ def _take(args: argparse.Namespace) -> int:
             text = f"devicemanager: warning: {part.source}: {part.problem}: not in the archive"
             print(clean(text), file=sys.stderr)
     stream = sys.stderr if name == files.STANDARD_INPUT else sys.stdout
-    counts = f"{len(fleet.nodes)} nodes, {len(fleet.all('pods'))} pods"
+    counts = f"{counted(len(fleet.nodes), 'node')}, {counted(len(fleet.all('pods')), 'pod')}"
     if snapshots:
-        counts += f", {len(snapshots)} node snapshots"
+        counts += f", {counted(len(snapshots), 'node snapshot')}"
     print(clean(f"{name}: {counts}; to show it: devicemanager fleet show {name}"), file=stream)
     return 0

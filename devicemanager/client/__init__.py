@@ -12,7 +12,7 @@ Out: writes to the API server; Node objects and pods, delivered to the node to w
 * ``lease_controller``: separate threads and connections for Leases, so that a burst of pods
   cannot delay a heartbeat.
 * ``reflector``: LIST, then WATCH, of one path. ``shared_informer`` delivers the objects to their
-  nodes. ``watches`` creates one reflector for all nodes, or one per node.
+  nodes. ``watches`` creates two reflectors (pods and Nodes) for all nodes, or two per node.
 * ``recorder``: Kubernetes events, with client-go's limits.
 
 Invariants:

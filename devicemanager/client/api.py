@@ -2,7 +2,7 @@
 
 How a failed request is handled:
 * 429, 5xx or a broken connection: retry with exponential backoff and full jitter, without limit.
-* 401: read the credentials again and retry once. If it fails again, handle it like 5xx.
+* 401: read the credentials again and retry once. If the retry also gets 401, handle it like 5xx.
 * Any other error: raise it to the caller.
 
 A client never has more requests in flight than its pool has connections. Streams (WATCH) use a
@@ -167,7 +167,9 @@ class ApiClient:
             except Unauthorized as error:
                 # Retried, because an administrator can replace expired credentials at any time,
                 # and then no write is lost.
-                raise Unavailable(f"credentials not accepted: {error.message}") from None
+                raise Unavailable(
+                    f"the server rejects the credentials: {error.message}; renew them"
+                ) from None
 
         try:
             # Nearly every request succeeds at the first attempt, and preparing a retry costs
@@ -379,7 +381,8 @@ def _read(response: BaseHTTPResponse, method: str, path: str) -> JsonObject:
 
 
 def _status(data: bytes) -> tuple[str, str]:
-    """Return reason and message of a ``metav1.Status``; for any other body, "" and its text."""
+    """Return reason and message of a ``metav1.Status``. For any other body, the reason is empty and
+    the message is the text of the body."""
     try:
         found = decoded(data)
     except ValueError:
@@ -397,7 +400,8 @@ def _seconds(text: str | None) -> float:
 
 
 def _lines(response: BaseHTTPResponse) -> Iterator[bytes]:
-    """Iterate over the lines of a stream; an incomplete last line is dropped."""
+    """Iterate over the lines of a stream; an incomplete last line is dropped. Raises Unavailable
+    for a line of more than ``_MAX_LINE`` bytes."""
     pieces: list[bytes] = []
     length = 0
     # ``stream`` yields each chunk as it arrives; ``read`` would wait for 64 KiB.

@@ -49,7 +49,8 @@ class Server:
     def pool(self, connections: int, *, block: bool = True) -> HTTPConnectionPool:
         """Return a new pool of connections to the server.
 
-        With ``block``, a request waits for a free connection; otherwise it opens another one.
+        If ``block`` is True, a request waits for a free connection; otherwise the request opens
+        another connection.
         """
         import urllib3
 
@@ -110,7 +111,7 @@ def load(
 def _plain(path: Path) -> Credentials | None:
     """Return the credentials in a kubeconfig of this project's API server; None for any other.
 
-    It is JSON, and has one server without TLS on loopback, and at most a token.
+    Such a file is JSON. It has one server without TLS on loopback, and a token or no credentials.
     """
     try:
         config = json.loads(path.read_bytes())

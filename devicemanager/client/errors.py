@@ -43,7 +43,7 @@ class ApiError(ClusterError):
     """Error response of the API server that a retry does not fix."""
 
     def __init__(self, code: int, reason: str, message: str, method: str, path: str) -> None:
-        """Create the error; ``reason`` and ``message`` are those of the response
+        """Create the error; ``reason`` and ``message`` are fields of the response
         (``metav1.Status``), or empty."""
         super().__init__(f"{method} {path}: {code} {reason}: {message}")
         self.code = code

@@ -41,7 +41,8 @@ JITTER: Final = 0.04
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 7.0
 SOON: Final = 0.05
-"""Seconds by which a renewal may be early; this makes threads wake up less often."""
+"""Seconds by which a renewal may be early. Renewals that are due at nearly the same time then need
+fewer wake-ups."""
 LATE: Final = 10.0
 """Delay of a renewal in seconds that causes a warning."""
 

@@ -46,7 +46,7 @@ _MAX_TEXT: Final = 300
 _NODE_NAME: Final = re.compile(rb'"nodeName":"([^"]*)"')
 
 Wants = Callable[[bytes], bool]
-"""Filter for events before they are decoded; an event is dropped if it returns False."""
+"""Filter for encoded events. If it returns False, the event is dropped without decoding."""
 
 
 class Sink(Protocol):
@@ -106,8 +106,8 @@ class Reflector:
         """Create a reflector; ``run`` or ``start`` starts it.
 
         ``query`` selects objects. ``wants`` filters events, but not lists. ``is_same`` is called
-        after a failure, and returns False if the server has lost its data. It may raise the errors
-        of a request.
+        after a failure, and returns False if the server has lost its data. ``is_same`` may raise
+        the errors of a request.
         """
         self._source = source
         self._path = path

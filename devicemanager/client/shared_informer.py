@@ -55,8 +55,8 @@ class _Collected:
 
     handler: PodHandler | None = None
     pods: dict[str, tuple[int, JsonObject | None]] | None = attrs.Factory(dict)
-    """Map of a UID to the version and the pod, or None for a deleted pod. None after the pods were
-    passed to the handler."""
+    """Version and pod by UID; the pod is None if it was deleted. The mapping is replaced by None
+    when the pods have been passed to the handler."""
     is_complete: bool = False
     """True after a LIST that included the pods of this node."""
 
@@ -90,7 +90,8 @@ class PodInformer:
             self._names[name.encode()] = None
 
     def add_handler(self, name: str, handler: PodHandler) -> None:
-        """Pass the pods of a node to ``handler`` as soon as they are complete, and later events.
+        """Pass the pods of a node to ``handler`` as soon as they are complete, and then all later
+        events.
 
         Does nothing after ``drop``.
         """

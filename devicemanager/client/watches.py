@@ -20,6 +20,7 @@ from devicemanager.client.shared_informer import (
 )
 from devicemanager.client.validation import defect, list_items
 from devicemanager.client.work_queue import join_threads
+from devicemanager.core.printable import counted
 
 __all__ = ["PerNodeWatches", "SharedWatches", "check_descriptors"]
 
@@ -68,7 +69,8 @@ class SharedWatches:
         # Guards the fields below.
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        """Threads of the reflectors that were started; the last ones may be missing."""
+        """Threads of the started reflectors, in the order of ``_reflectors``. The last reflectors
+        may have no thread yet."""
         self._late: set[str] = set()
 
     def expect(self, names: Collection[str]) -> None:
@@ -122,8 +124,9 @@ class SharedWatches:
 class _Witness:
     """A Node of this process whose absence shows that the API server may have lost its data.
 
-    It stays the same until it is missing, even if the node has left or re-registered. Otherwise, a
-    Node that this process created on the empty server could hide the loss.
+    The same Node is used until the API server no longer has it, even if the node has left or
+    re-registered. Otherwise, a Node that this process created on the empty server could hide the
+    loss.
     """
 
     def __init__(self, api: ApiClient, nodes: NodeInformer) -> None:
@@ -137,7 +140,8 @@ class _Witness:
             self._node = name, uid
 
     def exists(self) -> bool:
-        """True if the API server still has the Node. If not, further calls check another Node."""
+        """True if the API server still has the Node. If the Node is missing, later calls check
+        another Node."""
         if self._node is None or _exists(self._api.attempt, *self._node):
             return True
         self._node = self._nodes.any()
@@ -231,8 +235,8 @@ def check_descriptors(nodes: int) -> None:
     needed = 2 * nodes + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and needed > soft:
         raise ClusterError(
-            f"separate watches for {nodes} nodes need {needed} open files, but the limit is "
-            f"{soft}: raise the limit (ulimit -n) or use fewer nodes"
+            f"separate watches for {counted(nodes, 'node')} need {needed} open files, "
+            f"but the limit is {soft}: raise the limit (ulimit -n) or use fewer nodes"
         )
 
 

@@ -168,7 +168,8 @@ class Gate:
             access.check_token(headers)
 
     def _access(self, scope: Scope) -> Access | None:
-        """Return the rules of the listener that received the request; None for a unix socket."""
+        """Return the rules of the listener that received the request; None for a unix socket.
+        Raises HttpError if the server has no listener on the address of the request."""
         server = scope["server"]
         # uvicorn reports a unix socket as its path and no port.
         if server is not None and server[1] is None:

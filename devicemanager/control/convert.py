@@ -8,6 +8,7 @@ from devicemanager.control import shapes
 from devicemanager.core.ids import ContainerName
 from devicemanager.core.podstatus import containers as statuses
 from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
+from devicemanager.core.printable import counted
 from devicemanager.events.calls.call import Call, Direction, call_data
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.fault import Fault
@@ -126,7 +127,7 @@ def events_dropped(count: int, last: int) -> shapes.Event:
         number=last,
         time=0.0,
         kind=EVENTS_DROPPED,
-        message=f"{count} events are missing here: they are no longer stored",
+        message=f"{counted(count, 'event')} missing here: no longer stored",
         warning=True,
         resource=None,
         pod=None,
@@ -193,7 +194,7 @@ def calls_dropped(count: int, last: int) -> shapes.Call:
             "request": {},
             "response": {"dropped": count},
             "code": "OK",
-            "message": f"{count} calls are missing here: they are no longer stored",
+            "message": f"{counted(count, 'call')} missing here: no longer stored",
             "duration": 0.0,
             "after_event": 0,
             "fault": "",

@@ -38,7 +38,8 @@ class ServerGone(ControlError):
 
 
 class HttpError(Exception):
-    """Error that the HTTP server finds in a request, not the kubelet, such as an invalid query."""
+    """Error that the HTTP server, and not the kubelet, finds in a request, such as an invalid
+    query."""
 
     def __init__(self, status: HTTPStatus, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -107,7 +108,8 @@ def _problem(status: HTTPStatus, reason: str, detail: str, **more: object) -> Pr
 
 
 def error_of(problem: Problem) -> Exception:
-    """Return the error that ``MockKubelet`` raises for the same call."""
+    """Return the exception for a problem response: the one that ``MockKubelet`` raises in the same
+    situation."""
     if problem.problems is not UNSET:
         return InvalidObject(tuple(problem.problems))
     if problem.unexamined is not UNSET:

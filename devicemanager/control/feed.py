@@ -38,8 +38,8 @@ A larger line is sent alone.
 _CACHED: Final = 1000
 _CACHED_BYTES: Final = 8 << 20
 _SENDING_SECONDS: Final = 1e-3
-"""Pause between two batches for each open stream, so that sending to hundreds of them does not
-delay the kubelet. A few streams get each entry at once."""
+"""Seconds between two batches, multiplied by the number of open streams. Sending to hundreds of
+streams then does not delay the kubelet, and a few streams get entries almost immediately."""
 _LONGEST_PAUSE: Final = 1.0
 _ANY: Final = "*"
 """Name of all kinds, for waits for any entry."""
@@ -67,7 +67,8 @@ class Source(Generic[T]):
     size: Callable[[T], int]
     """Returns the approximate size of an entry in bytes."""
     dropped: Callable[[int, int], bytes]
-    """Returns the line that stands for missing entries: it gets their count and the last number."""
+    """Returns the line that replaces missing entries. The arguments are their count and the number
+    of the last one."""
     kind: Callable[[T], str] = lambda _: ""
     """Returns the kind of an event, or the RPC of a call."""
 
@@ -228,7 +229,8 @@ class Feed(Generic[T]):
             self._streams -= 1
 
     def _later(self, number: int) -> Sequence[T]:
-        """Return the stored entries after a number. All readers at the same entry share them."""
+        """Return the stored entries after a number. Readers that ask for the same number share one
+        list."""
         # Read before the entries, so that a later entry makes these ones outdated.
         key = (number, self.latest)
         if self._tail_key != key:

@@ -8,9 +8,9 @@ limit. An ``HttpService``, created on the loop, responds to the requests. Limits
 * A connection that has left HTTP (``UPGRADE``) ends after ``UPGRADED_SECONDS`` without data. It
   counts as idle.
 * A client that reads nothing of a response for ``STALLED_SECONDS`` is disconnected.
-* All listeners together have ``max_connections()`` connections, so that the kubelet always has
-  file descriptors left. Each listener has an equal share of these connections. Clients of one
-  listener therefore cannot lock out clients of another.
+* All listeners together have ``max_connections()`` connections, so that the kubelet always has file
+  descriptors left. Each listener has an equal share of these connections. Clients of one listener
+  therefore cannot lock out clients of another.
 * If the share of a listener is used up, a new connection replaces the one that has been idle for
   longest. An idle connection has no request in progress. If none is idle, the new connection is
   closed.
@@ -59,7 +59,7 @@ __all__ = [
 IDLE_SECONDS: Final = 30.0
 STALLED_SECONDS: Final = 30.0
 UPGRADED_SECONDS: Final = 4 * 3600.0
-"""Time without data after which a connection ends that has left HTTP, as in the kubelet
+"""Seconds without data after which an upgraded connection is closed, as in the kubelet
 (``streamingConnectionIdleTimeout``)."""
 UPGRADE: Final = "devicemanager.upgrade"
 """Extension of ASGI: a function that switches the connection to another protocol."""
@@ -322,7 +322,7 @@ class _Listener:
         self._idle.pop(connection, None)
 
     def remove(self, connection: _Connection) -> None:
-        """Forget a connection that has ended."""
+        """Remove a connection that has ended."""
         self._open.discard(connection)
         self._idle.pop(connection, None)
 
@@ -332,9 +332,11 @@ class _Connection(H11Protocol):
     client does not read a response."""
 
     _arrival: asyncio.TimerHandle | None = None
-    """Ends the connection if the next request does not arrive. None while one is in progress."""
+    """Timer that closes the connection if the next request does not arrive. None while a request is
+    in progress."""
     _reading: asyncio.TimerHandle | None = None
-    """Ends the connection if the client does not read. None if it reads."""
+    """Timer that closes the connection if the client does not read a response. None while the
+    client reads."""
     _upgraded: Callable[[bytes], None] | None = None
     """Handles received bytes after the connection has left HTTP."""
 

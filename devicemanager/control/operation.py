@@ -88,8 +88,8 @@ class Wait(Generic[T]):
     kinds: frozenset[str] = frozenset()
     """Kinds of entries that can make the check succeed; empty for all kinds."""
     may_end: Callable[[Any], bool] = lambda _: True
-    """Returns False for an entry of these kinds that cannot make the check succeed. It runs on the
-    event loop for every such entry, so it must be fast."""
+    """Returns False for an entry that cannot make the check succeed, although its kind is in
+    ``kinds``. It runs on the event loop for every entry of these kinds, so it must be fast."""
     recheck: float | None = None
     """Seconds after which the router checks again without an entry, for a condition that can also
     become true as time passes."""

@@ -115,7 +115,7 @@ def set_sources_ready(kubelet: MockKubelet) -> None:
 
 @TABLE.post("/v1/node/check", "check")
 def check_servers(kubelet: MockKubelet) -> None:
-    """Fail with the first error on a server thread of the kubelet since the last check, if any."""
+    """Fail if a server thread of the kubelet has failed since the last check."""
     try:
         kubelet.check()
     except Exception as error:
@@ -164,7 +164,8 @@ def list_drivers(kubelet: MockKubelet) -> shapes.DriverList:
 
 @TABLE.get("/v1/dra/claims", "dra_status")
 def list_resource_claims(kubelet: MockKubelet) -> shapes.ResourceClaimList:
-    """List the ResourceClaims of the node, with their pods and devices, and why they wait."""
+    """List the ResourceClaims of the node, with their pods and devices, and what each one waits
+    for."""
     return shapes.ResourceClaimList(items=list(kubelet.dra_status().claims))
 
 
@@ -194,11 +195,11 @@ def apply_dra_objects(
     kubelet: MockKubelet,
     body: DraObjects,
     *,
-    namespace: Annotated[str, Meta(description="for objects that name none")] = "default",
+    namespace: Annotated[str, Meta(description="namespace of objects that have none")] = "default",
 ) -> None:
     """Create or replace ResourceClaims, ResourceSlices, DeviceClasses and ResourceClaimTemplates.
 
-    With slices, the kubelet allocates the claims of pods that it admits.
+    If the kubelet has ResourceSlices, it allocates the claims of the pods that it admits.
     """
     # A text of one line would be read as the path of a file.
     kubelet.resource_claims.load(f"{body}\n", namespace=namespace)
@@ -210,7 +211,9 @@ def delete_dra_object(
     kind: str,
     name: str,
     *,
-    namespace: Annotated[str, Meta(description="for claims and templates")] = "default",
+    namespace: Annotated[
+        str, Meta(description="namespace of the object, if it is a claim or a template")
+    ] = "default",
 ) -> None:
     """Delete an object that the kubelet has in memory."""
     kubelet.resource_claims.remove(kind, name, namespace=namespace)
@@ -231,7 +234,7 @@ def admit_pod(
 ) -> shapes.Admission:
     """Admit a pod. If the kubelet rejects the pod, the response has the reason.
 
-    ResourceClaims beside the Pod in the manifest are prepared by DRA drivers.
+    DRA drivers prepare the ResourceClaims that the manifest contains in addition to the Pod.
     """
     admission = kubelet.admit(body, start=start, reserve=reserve)
     # Described after the admission, so that the started containers have their states.
@@ -476,7 +479,7 @@ def call_unprepare_resources(kubelet: MockKubelet, body: shapes.DriverCall) -> s
 def _fault_workers(arguments: Mapping[str, Any]) -> Workers:
     """Return the workers of a request to set a fault.
 
-    An action, such as a restart, calls plugins, so it can take long.
+    A fault that is an action, such as a restart, calls plugins, so the request can take long.
     """
     body: shapes.SetFault = arguments["body"]
     kind = KINDS.get((body.spec or body.kind).partition(":")[0].strip())
@@ -541,7 +544,7 @@ _DEVICES_CHANGE: Final = frozenset(
         EventKind.ENDPOINT_EXPIRED,
     }
 )
-"""Kinds of events after which other devices can be allocatable."""
+"""Kinds of events after which the set of allocatable devices can be different."""
 _RECHECK_SECONDS: Final = 2.0
 
 

@@ -100,7 +100,7 @@ class RemoteCalls(CallQueries):
 
     def _missing(self) -> str:
         dropped = self.dropped
-        return f"{dropped} earlier calls are no longer stored" if dropped else ""
+        return f"earlier calls that are no longer stored: {dropped}" if dropped else ""
 
 
 class RemoteFaults:

@@ -79,7 +79,8 @@ class Account:
         self.taken = 0
 
     def take(self, count: int) -> None:
-        """Count bytes as used by this request. Raises HttpError if the limit would be exceeded."""
+        """Count bytes as used by this request. Raises HttpError if the memory limit would be
+        exceeded."""
         self._budget.take(count)
         self.taken += count
 

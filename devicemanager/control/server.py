@@ -74,8 +74,8 @@ class ApiServer(HttpServerThread):
         return self._directory / _TOKEN_NAME
 
     def listen(self, stack: contextlib.ExitStack, also: TcpAddress | None = None) -> Opened:
-        """Internal: listen on the configured addresses, and on ``also`` for a server that serves
-        more than this API.
+        """Internal: listen on the configured addresses and on ``also``, an additional address of a
+        server that serves more than this API.
 
         Callbacks added to ``stack`` run when the server stops. Raises StartError.
         """

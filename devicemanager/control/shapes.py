@@ -35,10 +35,10 @@ Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[
     float, Meta(ge=0, le=3600, description="time to wait, at most one hour, in seconds")
 ]
-OfResource = Annotated[str | None, Meta(description="only of this resource")]
-OfPlugin = Annotated[str | None, Meta(description="only of the plugin with this endpoint")]
-OfRpc = Annotated[str | None, Meta(description="only of this method, such as Allocate")]
-WithCode = Annotated[str | None, Meta(description="only with this status code, such as OK")]
+OfResource = Annotated[str | None, Meta(description="restrict to this resource")]
+OfPlugin = Annotated[str | None, Meta(description="restrict to the plugin with this endpoint")]
+OfRpc = Annotated[str | None, Meta(description="restrict to this method, such as Allocate")]
+WithCode = Annotated[str | None, Meta(description="restrict to this status code, such as OK")]
 
 
 def schema(name: str) -> str:
@@ -405,7 +405,10 @@ class Finish(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
     exit_codes: Annotated[
         int | dict[str, int],
-        Meta(description="one for all containers, or by container name (default 0)"),
+        Meta(
+            description="one exit code for all containers, or exit codes by container name "
+            "(default: 0)"
+        ),
     ] = 0
 
 
@@ -490,7 +493,7 @@ class EventWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
     kinds: Annotated[list[str], Meta(description="kinds of events; by default any kind")] = []
     resource: OfResource = None
-    pod: Annotated[str | None, Meta(description="only of the pod with this UID")] = None
+    pod: Annotated[str | None, Meta(description="restrict to the pod with this UID")] = None
     text: Annotated[str | None, Meta(description="only events with this text in the message")] = (
         None
     )
@@ -521,8 +524,8 @@ class CallWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     since: Annotated[
         Mark | None,
         Meta(
-            description="latest_event and latest_call of the node: only later calls; by default "
-            "only new calls"
+            description="restrict to calls after this mark (latest_event and latest_call of the "
+            "node); by default only new calls"
         ),
     ] = None
     bytes: Annotated[bool, Meta(description="add the encoded messages, as base64")] = False

@@ -55,6 +55,11 @@ def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
     return separator.join(texts[:most]) + more
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, such as ``1 device`` or ``2 devices``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def _escaped(match: re.Match[str]) -> str:
     character = match[0]
     if character == "\n":

@@ -30,7 +30,7 @@ def collect_fleet(
     context: str | None = None,
     snapshots: Mapping[str, Snapshot] | None = None,
 ) -> Fleet:
-    """Read a cluster. The default of ``kubeconfig`` is that of ``Cluster.connect``.
+    """Read a cluster. ``kubeconfig`` has the same default as in ``Cluster.connect``.
 
     ``snapshots`` are snapshots of nodes, by the name of their file. Raises FleetError if nodes or
     pods cannot be read, and for a snapshot of another node; ClusterError if the server cannot be
@@ -101,5 +101,5 @@ def _archives(
     names |= {each["metadata"]["name"]: each["metadata"]["name"] for each in nodes}
     for file, snapshot in snapshots.items():
         if snapshot.node not in names:
-            raise FleetError(f"{file}: the cluster has no node {snapshot.node}")
+            raise FleetError(f"{file}: the cluster has no node {snapshot.node}: omit this snapshot")
         yield names[snapshot.node], archive(snapshot)

@@ -9,6 +9,7 @@ import attrs
 
 from devicemanager.core.devices import Device
 from devicemanager.core.ids import ResourceName
+from devicemanager.core.printable import counted
 from devicemanager.fleet.kubelets import KubeletOfNode
 from devicemanager.fleet.model import Fleet, FleetNode
 from devicemanager.fleet.parallel import in_processes
@@ -140,9 +141,10 @@ def _problems(node: FleetNode) -> Iterator[NodeFinding]:
     healthy = devices_of(node, "allocatable")
     for name, capacity in devices_of(node, "capacity").items():
         if (missing := capacity - healthy.get(name, 0)) > 0:
-            text = f"{missing} of {capacity} devices of {name} are unhealthy"
+            text = f"unhealthy devices of {name}: {missing} of {capacity}"
             yield NodeFinding(Severity.WARNING, "devices-unhealthy", text)
     for name, count in requested(device_pods(node)).items():
         if count > healthy.get(name, 0):
-            text = f"pods request {count} devices of {name}, and {healthy.get(name, 0)} are healthy"
+            devices = counted(count, "device")
+            text = f"pods request {devices} of {name}; healthy: {healthy.get(name, 0)}"
             yield NodeFinding(Severity.ERROR, "devices-missing", text)

@@ -1,5 +1,5 @@
-"""The fields of API objects that a fleet keeps, with their types. All others are dropped when a
-cluster is read.
+"""The fields of API objects that a fleet keeps, with their types. All other fields are dropped when
+a cluster is read.
 
 In particular, a fleet has no environment variables, annotations or volumes, and no configuration
 of drivers, which can be secret.

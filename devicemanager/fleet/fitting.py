@@ -145,7 +145,8 @@ class _Claims:
         self._given: list[Object] = []
 
     def allocate(self) -> str:
-        """Allocate the claims of one more copy. Return why it is not possible; empty if it is."""
+        """Allocate the claims of one more copy. Return the reason if that is not possible; empty if
+        it is."""
         wanted = self._candidate.claims
         if not wanted:
             return ""

@@ -69,7 +69,8 @@ class FleetSpecs(NodeSpecs):
         return cls(names, make, end, options, base.behaviour, nodes=fleet.nodes, drivers_of=drivers)
 
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
-        """Return the options of a node: its labels and taints, and those of the command line."""
+        """Return the options of a node. Its labels and taints are those of the fleet's node and
+        those of the command line."""
         options = super().options_of(index, as_nodes=as_nodes, shard=shard)
         node = self.nodes[index]
         own = [
@@ -89,7 +90,7 @@ class FleetSpecs(NodeSpecs):
 
 
 def _drivers(fleet: Fleet) -> dict[str, tuple[DriverLayout, ...]]:
-    """Return the layouts of the slices of each node, by its name."""
+    """Return the layouts of the slices of each node, by node name."""
     slices: dict[str, list[Object]] = {}
     for each in fleet.all("resourceslices"):
         if node := each["spec"].get("nodeName"):

@@ -33,7 +33,8 @@ class KubeletOfNode:
 
     @classmethod
     def of(cls, fleet_node: FleetNode, facts: Node | None = None) -> Self:
-        """Rebuild a node. Raises FleetError, and SnapshotError for an invalid snapshot."""
+        """Rebuild a node. ``facts``: the node's snapshot, if it is already read. Raises FleetError,
+        and SnapshotError for an invalid snapshot."""
         node = SnapshotNode.of(facts or Node(snapshot_of(fleet_node)))
         version = fleet_node.version
         return cls(fleet_node, node, None if version is None else str(version))

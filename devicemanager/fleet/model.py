@@ -71,7 +71,7 @@ class Fleet:
     server: str
     """URL of the API server."""
     parts: tuple[Part, ...] = ()
-    """A failed request, with the reason."""
+    """Failed requests, each with the reason."""
     objects: Mapping[str, tuple[Object, ...]] = attrs.field(factory=dict)
     """Objects by plural name, such as ``nodes``."""
     archives: Mapping[str, bytes] = attrs.field(factory=dict)

@@ -19,8 +19,8 @@ REPEAT = 10
 """Number of orders of plugins and pods in a sample. A sample always has one order with all plugins
 first, and one with all pods first."""
 _PERMUTED = 3
-"""If plugins and pods are at most this many together, all orders are tried. These are at most 6,
-fewer than in a sample."""
+"""If a node has at most this many plugins and pods in total, all orders are tried. There are at
+most 6 such orders, fewer than in a sample."""
 
 
 @attrs.frozen
@@ -47,7 +47,8 @@ def rehearse_fleet(
     seed: int = 0,
     processes: int | None = None,
 ) -> Iterable[NodeRehearsal]:
-    """Rehearse the steps on each node, and return the results by name, as they finish.
+    """Rehearse the steps on each node. Return the results in the order of node names; each is
+    available as soon as it is known.
 
     A node starts with the kubelet version that it reports. See ``rehearsal.rehearse`` for the
     arguments.
@@ -73,7 +74,7 @@ def _rehearse_on(
 
 
 def _present(node: FleetNode, steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return a first step that sets the kubelet version of the node, unless ``steps`` begin with
-    one."""
+    """Return a step that sets the kubelet version of the node, or no step if one of ``steps`` sets
+    a version or the node's version is unknown."""
     chosen = any(isinstance(step, Configure) and step.kubelet_version for step in steps)
     return () if chosen or node.version is None else (Configure(str(node.version)),)

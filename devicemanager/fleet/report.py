@@ -54,9 +54,9 @@ class Total:
     fits: tuple[int, ...]
     """Number of pods that still fit, for each of ``SIZES``."""
     if_on_one_node: tuple[int, ...]
-    """Number of pods that would fit if all free devices were on one node."""
+    """Number of pods that would fit if all free devices were on one node, for each of ``SIZES``."""
     lost_to_alignment: tuple[int, ...]
-    """Number of pods rejected only because of NUMA alignment."""
+    """Number of pods rejected only because of NUMA alignment, for each of ``SIZES``."""
 
 
 def totals(nodes: Sequence[NodeUsage]) -> list[Total]:

@@ -1,8 +1,9 @@
 """The process that enters namespaces and becomes a container.
 
 It forks once: the child is process 1 of a new PID namespace. If one of the two is killed, the
-kernel kills the other. Without process 1, it kills all processes in the namespace. All mounts are
-in a private mount namespace. ``/tmp`` in this namespace is in memory and contains the bundle:
+kernel kills the other. If process 1 ends, the kernel kills all processes in the namespace. All
+mounts are in a private mount namespace. ``/tmp`` in this namespace is in memory and contains the
+bundle:
 
     /tmp/root         the root file system
     /tmp/config.json  the configuration, for a runtime and for hooks
@@ -54,7 +55,7 @@ _BIND = 0x1000 | 0x4000
 
 
 class _Failed(Exception):
-    """The container cannot be created. The text is one line."""
+    """Error for a container that cannot be created. The text is one line."""
 
 
 def main(plan: str) -> NoReturn:
@@ -267,7 +268,7 @@ def _call_hook(hook: Mapping[str, Any], state: str) -> str:
     except OSError as error:
         return str(error.strerror)
     except subprocess.TimeoutExpired:
-        return f"no end after {seconds:g} s"
+        return f"did not exit within {seconds:g} s"
     return f"exit status {done.returncode}" if done.returncode else ""
 
 
@@ -296,8 +297,8 @@ def _become(
 
 
 def _reap(child: int) -> int:
-    """Wait for the command, and return its status. Its orphans are reaped here or end with this
-    process."""
+    """Wait for the command, and return its status. Orphans of the command are reaped, too, or end
+    with this process."""
     while True:
         pid, status = os.wait()
         if pid == child:

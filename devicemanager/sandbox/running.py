@@ -33,8 +33,8 @@ def run(
 ) -> subprocess.CompletedProcess[Any]:
     """Run the command of a bundle. Return its result; ``returncode`` is -N after signal N.
 
-    ``options`` are those of ``subprocess.run``, such as ``capture_output``. If this process is
-    killed, so is the command. Raises SandboxError for an unknown backend.
+    ``options`` are keyword arguments of ``subprocess.run``, such as ``capture_output``. If this
+    process is killed, the command is killed, too. Raises SandboxError for an unknown backend.
     """
     known = backends()
     backend = backend or known[0]

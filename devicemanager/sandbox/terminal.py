@@ -1,8 +1,8 @@
 """The terminal of a command, so that a shell has job control.
 
-A shell needs a foreground process group in its own PID namespace. The group of this process is
-outside. ``runc`` and ``crun`` also start a new session, which has no terminal. They create one and
-copy its input and output.
+A shell needs a foreground process group in its own PID namespace, but the foreground group of the
+caller is outside this namespace. ``runc`` and ``crun`` also start a new session, which has no
+terminal. So they create a new terminal for the command, and copy its input and output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STDIN = 0
 
 
 def has_terminal() -> bool:
-    """True if this process uses a terminal, and is in its foreground."""
+    """True if this process uses a terminal and is in the terminal's foreground group."""
     try:
         return all(map(os.isatty, range(3))) and os.tcgetpgrp(_STDIN) == os.getpgrp()
     except OSError:
@@ -42,7 +42,8 @@ def kept() -> Iterator[None]:
 
 
 def take() -> None:
-    """Move this process to a new process group, and make it the foreground of the terminal."""
+    """Move this process to a new process group, and make this group the terminal's foreground
+    group."""
     os.setpgid(0, 0)
     _set_foreground()
     # Nothing could continue the command. A shell sets this signal for its jobs itself.

@@ -173,8 +173,8 @@ def card():
     [
         (
             gpus(2),
-            "needs 2 devices: 2 can be used, but not that many within the budgets: slices of pool "
-            "p",
+            "needs 2 devices: 2 can be used, but the budgets allow fewer than needed: "
+            "slices of pool p",
         ),
         (
             {"deviceClass": "gpu", "requests": {"memory": "21Gi"}},

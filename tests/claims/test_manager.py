@@ -113,9 +113,7 @@ def test_admit_writes_the_state_file_first():
     restarted = node.restarted()
     assert restarted.devices("x") == ["a"]
     assert restarted.manager.claim("default/x").users == {"p": "p"}
-    assert restarted.messages(EventKind.CLAIMS_LOADED) == [
-        "device_claims_state: 1 allocated claims"
-    ]
+    assert restarted.messages(EventKind.CLAIMS_LOADED) == ["device_claims_state: 1 allocated claim"]
     with pytest.raises(Rejected):
         restarted.admit("q", "both")
 
@@ -260,7 +258,7 @@ def test_withdrawn_claim_is_deleted_when_its_pods_end():
     assert node.manager.withdraw(read(claim("x")))
     assert not node.manager.withdraw(read(claim("x")))
     assert node.messages(EventKind.CLAIM_DELETION_WAITS) == [
-        "claim default/x is used by p: it is deleted when these pods end"
+        "claim default/x is used by p: it is deleted when no pod uses it"
     ]
     with pytest.raises(
         Rejected,
@@ -306,7 +304,7 @@ def test_pool_of_another_node_is_stored_and_reported():
     node.manager.publish(read(pool("q", ["c", "d"], nodeName="n1")))
     assert node.messages(EventKind.POOL_PUBLISHED) == [
         "d.example.com publishes pool p: 2 devices",
-        "d.example.com publishes pool q: 2 devices of node n1; not for claims here, on node n0",
+        "d.example.com publishes pool q: 2 devices of node n1; claims on node n0 cannot use it",
     ]
     node.manager.submit(read(claim("x", {"deviceClass": "gpu", "requests": {"count": 3}})))
     with pytest.raises(Rejected, match="needs 3 devices"):

@@ -141,7 +141,7 @@ def test_repair_writes_the_readable_claims(file: Path, capsys: Any) -> None:
     assert file.read_bytes() == damaged
     status, out, _ = run(capsys, "repair", str(file), "--write")
     assert status == 0
-    assert f"{file}: kept: 1 claims, 1 pods" in out
+    assert f"{file}: kept: 1 claim, 1 pod" in out
     assert dra.loads(file.read_bytes()) == State((ONE,))
     assert file.with_name("dra_manager_state.before-1").read_bytes() == damaged
 

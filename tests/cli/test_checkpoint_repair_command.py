@@ -135,7 +135,9 @@ def test_write_is_rejected_if_no_copy_can_be_made(file: Path, root: Path, capsys
     before = file.read_bytes()
     status, _, err = run(capsys, "repair", str(file), "--write", "--copies", str(root / "none"))
     assert (status, file.read_bytes()) == (2, before)
-    assert err == f"devicemanager: error: --copies: {root}/none is not a directory\n"
+    assert (
+        err == f"devicemanager: error: --copies: {root}/none is not a directory: create it first\n"
+    )
 
 
 def test_to_never_overwrites_a_file(file: Path, root: Path, capsys: Any) -> None:
@@ -234,7 +236,7 @@ def test_edit_removes_pods(file: Path, capsys: Any) -> None:
     assert out.splitlines()[:3] == [
         f"{file}: removed: pod u-0, container main, resource {GPU}",
         f"{file}: removed: pod u-2, container main, resource {GPU}",
-        f"{file}: kept: 1 pod device entries, 1 registered resources",
+        f"{file}: kept: 1 pod device entry, 1 registered resource",
     ]
     assert checkpoint.load(file) == WHOLE
     assert run(capsys, "edit", str(file), *drop, "--write")[0] == 0

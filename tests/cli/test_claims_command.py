@@ -141,7 +141,7 @@ def test_validate_notes_missing_references(tmp_path: Path, capsys: Any) -> None:
     assert run(capsys, "validate", str(path)) == (
         0,
         "2 objects are valid\n"
-        'note: DeviceClaim "default/c" names DeviceClass "gpu", which no file has: add it\n'
+        'note: DeviceClaim "default/c" names DeviceClass "gpu", which no file has: add the class\n'
         'note: DeviceClaim "default/d" names device type "fpga", which no class has: add a class\n',
         "",
     )
@@ -151,7 +151,7 @@ def test_validate_notes_missing_references(tmp_path: Path, capsys: Any) -> None:
 def test_validate_rejects_files_without_objects(text: str, tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "claims.yaml"
     path.write_text(text)
-    why = f"{path}: no pools, classes, claims or configs to validate"
+    why = f"{path}: no pools, classes, claims or configs to validate: name other files"
     for more in ([], ["--simulate-pools", "gpu=1"]):
         output = run(capsys, "validate", str(path), *more)
         assert output == (2, "", f"devicemanager: error: {why}\n")

@@ -148,7 +148,7 @@ def test_node_actions(ctl, mock_kubelet, simulated_plugin, tmp_path):
     simulated_plugin(GPU, 2)
     assert yaml.safe_load(ctl("node"))["root"] == str(mock_kubelet.root)
     assert "RegisteredDevices" in json.loads(ctl("checkpoint", "-o", "json"))["Data"]
-    assert ctl("sources-ready") == "all pods are known\n"
+    assert ctl("sources-ready") == "the kubelet knows all pods\n"
     assert ctl("restart") == "kubelet restarted\n"
     assert ctl("reboot") == "node rebooted\n"
     assert ctl("stop") == "kubelet stopped\n"

@@ -51,7 +51,7 @@ def test_messages_of_the_command_as_json_and_text() -> None:
 
 
 def test_dropped_lines_are_counted() -> None:
-    text = "3 lines are missing here: standard output was not read in time"
+    text = "3 lines missing here: standard output was not read in time"
     assert as_json(KubeletLog(True).dropped(3)) == {
         "kind": "output-dropped",
         "message": text,

@@ -71,7 +71,7 @@ def test_recorded_plugin_is_replayed_in_the_same_directory(run, mock_kubelet, tm
     status, printed, errors = stop(recorder)
     assert (status, printed) == (0, "")
     assert f"devicemanager record: {GPU} registers as simple-device-plugin" in errors
-    assert errors.endswith("recorded 5 calls, lists and ends of streams\n")
+    assert errors.endswith("recorded 5 lines: calls, lists and ends of streams\n")
     assert file.stat().st_mode & 0o777 == 0o600
     assert [call.rpc for call in Recording.load(file).registrations(GPU)[0].calls] == [
         "GetDevicePluginOptions",

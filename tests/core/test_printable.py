@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.core.printable import LONGEST, is_printable, listed, one_line, printable
+from devicemanager.core.printable import (
+    LONGEST,
+    counted,
+    is_printable,
+    listed,
+    one_line,
+    printable,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,3 +61,10 @@ def test_no_control_sequences_remain(text):
     assert kinds.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
     shown.encode()
     assert printable(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (1000, "1000 nodes")]
+)
+def test_counted_uses_the_singular_for_one(count: int, text: str) -> None:
+    assert counted(count, "node") == text

@@ -32,7 +32,7 @@ from devicemanager.claims.cel.types import BOOL, DYN, ERROR, INT, Type
 from devicemanager.claims.cel.values import UInt
 
 _PROTOBUF = "google.protobuf."
-"""Package of message types that Kubernetes knows but this package does not support."""
+"""Prefix of message types that Kubernetes supports and devicemanager does not support."""
 _MAX_ISSUES = 100
 """Maximum number of errors that ``check`` returns."""
 
@@ -261,8 +261,8 @@ class _Checker:
         return DYN
 
     def _element(self, node: Node, is_optional: bool) -> Type:
-        """Return the type of an element of a literal. For ``?element``, unwrap its optional
-        type."""
+        """Return the type of an element of a literal. For an optional element (``?element``),
+        return the type of the value inside."""
         found = self.visit(node)
         if is_optional:
             if found.name == "optional_type":

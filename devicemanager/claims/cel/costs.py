@@ -100,7 +100,7 @@ def _contains_cidr(args: Sequence[Value], result: Value) -> int:
 
 
 def _parsing(cost: Cost) -> Cost:
-    """Return ``cost`` with the additional cost of parsing the second argument of the call."""
+    """Return a cost function: the sum of ``cost`` and the cost of parsing the second argument."""
     return lambda args, result: cost(args, result) + math.ceil(size_of(args[1]) * TEXT)
 
 
@@ -205,8 +205,8 @@ _OF_OVERLOAD: dict[str, Cost] = {
 def cost_of(function: str, overload: str, is_1_37: bool) -> Cost:
     """Return the function that computes the cost of a call.
 
-    ``overload``: "" if the checker found several. ``is_1_37``: True for the cost of Kubernetes
-    1.37, False for that of 1.36.
+    ``overload``: ID of the overload; "" if the checker found several. ``is_1_37``: True for the
+    costs of Kubernetes 1.37, False for the costs of 1.36.
     """
     if is_1_37:
         if overload in ("starts_with_string", "ends_with_string"):

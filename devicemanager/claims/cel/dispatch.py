@@ -34,7 +34,7 @@ class Dialect:
     implementations: Mapping[str, Implementation] = IMPLEMENTATIONS
     """Implementations by overload."""
     is_1_37: bool = True
-    """True for the cost of Kubernetes 1.37, False for that of 1.36."""
+    """True for the costs of Kubernetes 1.37, False for the costs of 1.36."""
     equal: Callable[[Value, Value], bool | None] = equality
     order: Callable[[Value, Value], int] = compare
     ordered: tuple[type, ...] = COMPARABLE

@@ -62,7 +62,7 @@ class Features:
     """Kubernetes release and feature gates that affect selectors."""
 
     release: Release = Release.V1_37
-    """Other releases than the two of ``Release`` behave like the nearer one."""
+    """Release whose rules apply. For a release that ``Release`` lacks, use the nearest one."""
     consumable_capacity: bool = True
     """Gate DRAConsumableCapacity: new selectors can read ``device.allowMultipleAllocations``."""
     list_attributes: bool = False
@@ -100,17 +100,17 @@ class Device:
 
 
 class CelCompileError(ClaimsError):
-    """The selector does not compile, or this package does not support it."""
+    """Error for a selector that does not compile, or that this package does not support."""
 
     is_supported: bool = True
-    """True if Kubernetes rejects the expression, too; False if it may accept it."""
+    """True if Kubernetes rejects the expression, too; False if Kubernetes may accept it."""
 
 
 class CelRuntimeError(ClaimsError):
-    """The evaluation of a selector failed for a device."""
+    """Error for a selector whose evaluation fails for a device."""
 
     is_supported: bool = True
-    """True if Kubernetes fails, too; False if it may return a result."""
+    """True if Kubernetes fails, too; False if Kubernetes may return a result."""
 
 
 @attrs.frozen(eq=False)
@@ -173,7 +173,7 @@ class DerivedAttribute(_Expression):
     def value(self, device: Device, spend: Spend | None = None) -> Attribute:
         """Return the attribute of a device. Raises CelRuntimeError with Kubernetes' text.
 
-        ``spend`` is that of ``DraSelector.evaluate``.
+        ``DraSelector.evaluate`` documents ``spend``.
         """
         return self._run(device, spend, _as_attribute)
 
@@ -251,7 +251,7 @@ def _compiled(
 
 
 def check_new_selector(expression: str, *, features: Features = DEFAULT_FEATURES) -> str | None:
-    """Return the reason why the API server rejects a new selector; None if it accepts it.
+    """Return why the API server rejects a new selector; None if the server accepts it.
 
     The reason is the message of the field error, without the path of the field.
     """
@@ -293,7 +293,8 @@ def _why(value: Value) -> str:
 
 
 def _as_attribute(value: Value) -> Attribute:
-    """Convert the value of a derived attribute (``valToDeviceAttribute``)."""
+    """Convert the value of a derived attribute (``valToDeviceAttribute``). Raises CelError for an
+    unsupported type."""
     if not isinstance(value, list):
         kind = _ATTRIBUTE_KINDS.get(type(value))
         if kind is None:
@@ -412,7 +413,7 @@ _DERIVED = (types.BOOL, types.INT, types.STRING, types.ANY, types.DYN, types.SEM
 
 
 def _for_derived(setting: reading.Setting) -> reading.Setting:
-    """Return the environment for derived attributes: other results are allowed."""
+    """Return ``setting`` for derived attributes, whose results can have other types."""
     return attrs.evolve(
         setting,
         results=frozenset({*_DERIVED, *map(types.list_of, _DERIVED)}),

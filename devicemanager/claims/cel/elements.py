@@ -63,7 +63,7 @@ def checked_key(key: Value) -> Value:
 
 
 def select_from(value: Value, key: Value) -> Value:
-    """Evaluate ``value[key]`` and ``value.key``."""
+    """Evaluate ``value[key]`` and ``value.key``. Raises CelError if there is no such element."""
     if type(value) is Optional:
         return select_optional(value, key)
     found = _look_up(value, key)
@@ -74,7 +74,8 @@ def select_from(value: Value, key: Value) -> Value:
 
 
 def _look_up(value: Value, key: Value) -> Value:
-    """Return the element of a list or map; MISSING if there is none."""
+    """Return the element of a list or map; MISSING if there is none. Raises CelError for a key of a
+    wrong type."""
     if type(value) is Map:
         return value.find(key)
     if type(value) is not list:

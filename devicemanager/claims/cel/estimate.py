@@ -58,7 +58,7 @@ class _Local(NamedTuple):
 def estimate(root: Node, variables: Mapping[str, Sized], is_1_37: bool) -> int:
     """Return the worst-case cost of a checked expression.
 
-    ``is_1_37``: True for the cost of Kubernetes 1.37, False for that of 1.36.
+    ``is_1_37``: True for the costs of Kubernetes 1.37, False for the costs of 1.36.
     """
     return _Estimator(variables, is_1_37).cost(root).high
 
@@ -270,7 +270,7 @@ class _Estimator:
         return before.plus(total)
 
     def _indexed(self, call: Call, overload: str, size: Range | None) -> Range | None:
-        """If the overload is an index, store the element's path and return its size.
+        """If the overload is an index, store the element's path and return the element's size.
 
         For other overloads, return ``size``.
         """

@@ -50,7 +50,8 @@ class CallSizes(NamedTuple):
     target: Argument | None
     args: Sequence[Argument]
     element: Callable[[Argument], Argument | None]
-    """Function that returns the element of a list; None if its type is unknown."""
+    """Function that returns an element of a list argument, or None if the element's type is
+    unknown."""
 
     @property
     def first(self) -> Range:

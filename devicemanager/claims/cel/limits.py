@@ -1,4 +1,4 @@
-"""Limits of one evaluation: cost as Kubernetes counts it, and work that this cost omits."""
+"""Limits of one evaluation: the cost as Kubernetes counts it, and work that has no such cost."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ Spend = Callable[[int], None]
 
 
 class NoAnswer(EvaluationStopped):
-    """This package cannot finish the evaluation, although Kubernetes may."""
+    """Error for an evaluation that this package cannot finish, although Kubernetes may finish
+    it."""
 
 
 class TooMuchWork(NoAnswer):
-    """The evaluation needs more time or memory than this package allows.
+    """Error for an evaluation that needs more time or memory than this package allows.
 
     The cost does not count all work. For example, Kubernetes charges one unit for concatenating two
     long lists.

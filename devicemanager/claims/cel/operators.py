@@ -1,7 +1,7 @@
 """Operators, and functions whose errors differ from those of other functions.
 
-They accept values of all types and check the types themselves: cel-go runs them without looking
-for an overload (interpreter/interpretable.go, v0.26).
+These functions accept values of all types and check the types themselves, because cel-go runs them
+without an overload (interpreter/interpretable.go, v0.26).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _without(name: str, value: Value) -> CelError:
 
 
 _RECEIVERS = (str, Duration, Timestamp)
-"""Classes whose errors do not name the operator: in Go, they can receive any method."""
+"""Classes for which the error about a missing operator does not name the operator, as in cel-go."""
 
 
 def _ordering(

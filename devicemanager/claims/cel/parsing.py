@@ -4,8 +4,8 @@ In:  the text of an expression.
 Out: a syntax tree with the library's macros expanded, or SyntaxFault with the messages of cel-go.
 
 Only this module uses the library (cel-expr-python, the CEL team's Python binding of its C++
-library). It uses the same grammar file as cel-go, the library of Kubernetes, so most syntax errors
-have the same message. It is imported when the first expression is parsed.
+library). The library has the same grammar file as cel-go, which Kubernetes uses, so most syntax
+errors have the same message. The library is imported when the first expression is parsed.
 """
 
 # Only the library's parser is used. Its runtime cannot count Kubernetes' cost, cannot be
@@ -42,7 +42,7 @@ class Issue:
 
 
 class SyntaxFault(Exception):
-    """The expression has a syntax error. ``text`` is the complete message."""
+    """Error for an expression with a syntax error. ``text`` is the complete message."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -50,8 +50,8 @@ class SyntaxFault(Exception):
 
 
 class NotSupported(Exception):
-    """This package does not support the expression, although Kubernetes may. The message says
-    why."""
+    """Error for an expression that this package does not support, although Kubernetes may support
+    it. The message says why."""
 
 
 @cache

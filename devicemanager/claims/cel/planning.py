@@ -35,7 +35,7 @@ from devicemanager.claims.cel.values import CelError, Map, TypeName, Value
 
 
 class PlanFault(Exception):
-    """The expression fails for every device, such as ``int('x')``."""
+    """Error for an expression that fails for every device, such as ``int('x')``."""
 
 
 def plan(root: Node, variables: Iterable[str], dialect: Dialect) -> Program:
@@ -88,7 +88,7 @@ class _Planner:
     def _attribute(self, node: Node) -> Step:
         """Return the step of a branch of a conditional, or of an index.
 
-        cel-go does not charge for reading a variable there.
+        In these two places, cel-go does not charge for reading a variable.
         """
         step = self.step(node)
         if not _is_chain(node) or not isinstance(node, Ident | Select | Call):
@@ -166,7 +166,8 @@ class _Planner:
         return False
 
     def _folded(self, call: Call, node: Node) -> Step:
-        """Evaluate a conversion of a constant. Return the step of its result."""
+        """Evaluate a conversion of a constant. Return a step that gives the result. Raises
+        PlanFault if the conversion fails."""
         try:
             return constant(fold(self._function(call, [node])))
         except CelError as error:

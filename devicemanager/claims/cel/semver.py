@@ -58,7 +58,8 @@ def parse_version(text: str) -> Version:
 
 
 def parse_tolerant(text: str) -> Version:
-    """Parse a version that may start with ``v``, omit parts, or have leading zeros."""
+    """Parse a version that may start with ``v``, omit parts, or have leading zeros. Raises
+    ValueError with the message of the Go package."""
     # ``normalizeAndParse`` in apiserver/pkg/cel/library/semverlib.go, v0.36.
     parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
     if len(parts) < 3:

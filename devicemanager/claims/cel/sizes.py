@@ -9,7 +9,7 @@ from typing import NamedTuple
 import attrs
 
 UNBOUNDED = 2**64 - 1
-"""Upper bound of a size or cost that has none. Sums and products stop at this number."""
+"""Value for "no upper bound" of a size or cost. Sums and products never exceed it."""
 
 
 @attrs.frozen(eq=False)

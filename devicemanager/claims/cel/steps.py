@@ -216,9 +216,10 @@ def repeat(loop: Loop, steps: LoopSteps) -> Step:
 
 
 def append(accu: Step, added: Step) -> Step:
-    """Evaluate ``accu + added``, where ``accu`` is a loop's result so far. Change it in place.
+    """Evaluate ``accu + added``, where ``accu`` is the list that a loop has built so far. This list
+    is changed in place.
 
-    No expression can refer to this list before the loop ends. A copy in each iteration would take
+    No expression can refer to the list before the loop ends. A copy in each iteration would take
     quadratic time.
     """
 
@@ -235,7 +236,7 @@ def append(accu: Step, added: Step) -> Step:
 def call(steps: Sequence[Step], overload: str, run: Implementation, cost: costs.Cost) -> Step:
     """Evaluate a call: first all arguments, then the function ``run``.
 
-    ``overload``: "" if the checker found several.
+    ``overload``: ID of the overload; "" if the checker found several.
     """
     panics_at = _panicking_argument(overload)
 
@@ -325,7 +326,7 @@ def conditional(condition: Step, one: Step, other: Step) -> Step:
 
 
 def not_strictly_false(term: Step) -> Step:
-    """Evaluate the condition of ``all`` and ``exists``: an error is not false."""
+    """Evaluate a condition of ``all`` or ``exists``. An error gives true."""
 
     def run(scope: Scope) -> Value:
         value = _value_or_error(term, scope)
@@ -390,7 +391,8 @@ def or_optional(optional: Step, other: Step, is_1_37: bool) -> Step:
 
 
 def _optional(value: Value, is_1_37: bool) -> Value:
-    """Check that a value is optional. Kubernetes 1.36 accepts any value."""
+    """Return the value. Raises CelError if it is not optional; Kubernetes 1.36 accepts any
+    value."""
     if type(value) is not Optional and is_1_37:
         raise CelError(NO_OVERLOAD)
     return value

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False, kw_only=True)
 class Node:
-    """Node of a syntax tree, with its position, and its type once it is checked."""
+    """Node of a syntax tree, with its position. The checker sets its type."""
 
     position: int
     """Offset in the source, in characters; -1 for a node created by a macro."""
@@ -156,7 +156,7 @@ class Loop(Node):
 
 ACCUMULATOR = "@result"
 ACCUMULATORS = frozenset({ACCUMULATOR, "__result__"})
-"""Names of the result variable of a loop. Expressions cannot contain the first."""
+"""Names of the result variable of a loop. Expressions cannot contain the first name."""
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -1,4 +1,4 @@
-"""Types of CEL expressions, and the rules by which one is assignable to another.
+"""Types of CEL expressions, and the rules by which one type is assignable to another.
 
 The rules and the text forms are those of cel-go (checker/types.go and format.go, v0.26).
 """
@@ -151,7 +151,7 @@ class Inference:
     def assign(self, targets: Sequence[Type], values: Sequence[Type]) -> bool:
         """Return True if each value's type is assignable to its target.
 
-        If so, store what this shows about the type variables.
+        In this case, bind type variables to the types that this requires.
         """
         trial = dict(self._bindings)
         if not _assignable_all(trial, targets, values):
@@ -162,7 +162,8 @@ class Inference:
     def resolve(self, type_: Type, free_is_dyn: bool = False) -> Type:
         """Replace the type variables in a type.
 
-        Variables without a known type become ``dyn`` if ``free_is_dyn`` is True; else they stay.
+        Variables without a known type become ``dyn`` if ``free_is_dyn`` is True; otherwise they are
+        not replaced.
         """
         return _resolve(self._bindings, type_, free_is_dyn)
 

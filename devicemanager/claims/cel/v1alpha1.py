@@ -3,7 +3,7 @@
 In:  the text of a constraint; the attributes of a device.
 Out: an ``Expression``; or CompileError at admission, EvaluationError for a device.
 
-They differ from DRA selectors (``dra``) in three ways:
+These constraints differ from DRA selectors (``dra``) in three ways:
 
 * The variable ``device`` is a flat map of attributes.
 * A string that is compared with a quantity or version is parsed as one, as in

@@ -63,7 +63,8 @@ _CHECKS: dict[str, Callable[[Value], object]] = {
 }
 """Checks of constant first arguments, by function.
 
-For ``matches(text, pattern)`` this checks the text instead of the pattern, as Kubernetes does.
+For ``matches(text, pattern)``, the first argument is the text. So the text is checked and not the
+pattern, as in Kubernetes.
 """
 
 

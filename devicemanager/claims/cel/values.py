@@ -34,14 +34,14 @@ class EvaluationStopped(Exception):
 
 
 class CostExceeded(EvaluationStopped):
-    """The evaluation exceeded its cost limit."""
+    """Error for an evaluation that exceeds its cost limit."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 class InternalError(EvaluationStopped):
-    """cel-go panics here because of a bug."""
+    """Error for an evaluation in which cel-go panics because of a bug."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"internal error: {text}")
@@ -92,8 +92,8 @@ class Quantity:
     integer: int | None = None
     """Value if Kubernetes stores the quantity as an integer (``AsInt64``); else None."""
     is_computed: bool = False
-    """True for results of ``add`` and ``sub``. Kubernetes cannot compare these as the right
-    operand."""
+    """True for a result of ``add`` or ``sub``. In Kubernetes, a comparison whose right operand is
+    such a result fails."""
 
 
 @attrs.frozen(eq=False)

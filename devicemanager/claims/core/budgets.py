@@ -38,7 +38,7 @@ Counts = tuple[int, ...]
 Costs = tuple[int, ...]
 """One amount for each budget of a pool: the charge of a device, or the headroom."""
 Division = tuple[Counts, ...]
-"""For each group of devices in a pool, how many of its devices each demand gets."""
+"""For each group of devices in a pool, how many devices of the group each demand gets."""
 
 
 def assign(view: LedgerView, demands: Sequence[Demand], steps: StepBudget) -> list[int] | None:
@@ -66,7 +66,7 @@ def _distribute(demands: Sequence[Demand], assigned: dict[int, int]) -> list[int
     """Return the devices of each demand. Demands for the same set of devices were merged.
 
     ``assigned``: for each such set, the devices that the merged demand got. The function changes
-    it.
+    this mapping.
     """
     found = []
     for devices, count in demands:
@@ -82,7 +82,7 @@ class _Group:
 
     devices: int
     size: int
-    """Number of devices, or the number that the demands in ``users`` need if this is less."""
+    """Number of devices; or, if less, the number of devices that the demands in ``users`` need."""
     cost: Costs
     users: Counts
     """Indexes of the demands that can use the devices."""

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import attrs
 
 Declared = tuple[tuple[Hashable, frozenset[str]], ...]
-"""For each counter set that a device uses, the names of its groups there."""
+"""For each counter set that a device uses, the names of the device's groups in this set."""
 
 _NO_GROUPS = frozenset({""})
 """Groups of a device that declares none. Such devices are compatible only with each other."""
@@ -19,16 +19,19 @@ _NO_GROUPS = frozenset({""})
 
 @attrs.frozen(eq=False)
 class Groups:
-    """Compatibility groups of devices, and those that devices of other calls leave."""
+    """Compatibility groups of the devices of a search, and groups of the counter sets in use."""
 
     declared: Mapping[int, Declared] = attrs.field(factory=dict)
-    """By device number. Devices that are missing here are compatible with all devices."""
+    """Groups by device number. A device that is not in the mapping is compatible with all
+    devices."""
     in_use: Mapping[Hashable, frozenset[str]] = attrs.field(factory=dict)
-    """For each counter set that other calls use, the groups that their devices have in common."""
+    """For each counter set in use before the search, the groups that all devices using it have in
+    common."""
 
     @classmethod
     def of(cls, declared: Mapping[int, Declared], others: Iterable[Declared]) -> Groups:
-        """Return the groups of devices. ``others``: devices that other calls use."""
+        """Return the groups for a search. ``others``: groups of the devices that earlier calls
+        allocated."""
         in_use: dict[Hashable, frozenset[str]] = {}
         for device in others:
             for key, groups in device:
@@ -53,7 +56,8 @@ class CommonGroups:
     """For each counter set, the common groups after each added device."""
 
     def add(self, number: int) -> bool:
-        """Add a device. Return False, without a change, if it is incompatible with the others."""
+        """Add a device. Return False, without a change, if the device is incompatible with the
+        devices added before."""
         narrowed = []
         for key, groups in self._groups.declared.get(number, ()):
             stack = self._common.setdefault(key, [])

@@ -46,9 +46,11 @@ Values = frozenset[Hashable]
 
 
 class Constraint(Protocol):
-    """Rule about the devices of several requests of one claim. It stores these devices.
+    """Rule about the devices of several requests of one claim. Methods add and remove these
+    devices.
 
-    It gets the values of each device's attribute. A device without the attribute violates the rule.
+    ``values`` are a device's values of the attribute that the rule compares. A device without this
+    attribute violates the rule.
     """
 
     def add(self, request: int, values: Values) -> bool:
@@ -60,7 +62,7 @@ class Constraint(Protocol):
 
 @attrs.define(eq=False)
 class Match:
-    """All devices share a value of the attribute (``matchAttribute``)."""
+    """Constraint that all devices share a value of the attribute (``matchAttribute``)."""
 
     common: list[Values] = attrs.field(factory=list)
     """Shared values after each added device."""
@@ -82,7 +84,7 @@ class Match:
 
 @attrs.define(eq=False)
 class Distinct:
-    """No two devices share a value of the attribute (``distinctAttribute``)."""
+    """Constraint that no two devices share a value of the attribute (``distinctAttribute``)."""
 
     seen: list[Values] = attrs.field(factory=list)
     """Values of each added device."""
@@ -128,14 +130,16 @@ class Option:
     """True if a device, given by its number, is a candidate. Can raise an error that ends the
     call."""
     permits: Callable[[int], bool]
-    """True if the option may use a candidate: for example, its taints are tolerated."""
+    """True if the option may use a candidate: for example, if the candidate's taints are
+    tolerated."""
     consumes: Callable[[int], Amounts]
     """Amounts of each capacity of a device that this option consumes."""
     constraints: tuple[Compared, ...] = ()
     every: tuple[int, ...] | None = None
-    """Devices of an option that needs all of these; then ``accepts`` is not called. Else None."""
+    """All devices that an option needs, for ``allocationMode: All``; ``accepts`` is then not
+    called. None for an option that needs ``count`` of the accepted devices."""
     is_admin: bool = False
-    """True to ignore the allocations of other calls."""
+    """True for admin access, which ignores the allocations of earlier calls."""
 
 
 @attrs.frozen(eq=False)
@@ -175,8 +179,8 @@ class OrderedProblem:
     def answer(self, picks: int) -> list[list[Pick]] | None:
         """Return the picks of each claim; None if there is no answer.
 
-        ``picks``: number of picks after which the search prunes. Raises OutOfStepsError. Raises
-        EveryError if an option needs a device that violates a constraint.
+        ``picks``: number of picks after which the search prunes. Raises OutOfStepsError if the step
+        budget is spent, and EveryError if an option needs a device that violates a constraint.
         """
         self.steps.begin_first_fit(None if self.keeps_reservations else picks)
         try:
@@ -210,7 +214,8 @@ class Pick(NamedTuple):
 
 
 class EveryError(Exception):
-    """An option needs all its candidates, but a constraint excludes one of them."""
+    """Error for an option that needs all its candidates, although a constraint excludes one of
+    them."""
 
     def __init__(self, claim: int, request: int, option: int, number: int) -> None:
         super().__init__(claim, request, option, number)
@@ -223,7 +228,7 @@ class _Failure(enum.Enum):
     NONE_LEFT = enum.auto()
     """No devices are left to try."""
     TOO_MANY = enum.auto()
-    """The claim has too many devices for any choice of devices for earlier requests."""
+    """The claim would get too many devices, whichever devices its earlier requests get."""
 
 
 _Part = Generator["_Part | None", _Failure | None, _Failure]
@@ -343,7 +348,7 @@ class _Search:
         return failure or _Failure.NONE_LEFT
 
     def _blocked(self) -> int:
-        """Return the set of devices that other calls use or this search has picked."""
+        """Return the set of devices that are allocated or that this search has picked."""
         return self._view.exclusive | self._taken_by_any
 
     def _candidates(
@@ -378,7 +383,8 @@ class _Search:
         return not self._taken_by_any >> number & 1 and number not in self._shares
 
     def _take(self, claim: int, request: int, index: int, number: int) -> _Taken | None:
-        """Pick a device. Return None, without a change, if that is impossible."""
+        """Pick a device. Return None, without a change, if that is impossible. Raises EveryError if
+        the option needs the device but a constraint excludes it."""
         problem, option = self._problem, self._claims[claim].requests[request][index]
         problem.steps.pick()
         bit = 1 << number
@@ -482,8 +488,8 @@ class _Search:
                     budget[name] += amount
 
     def _budget(self, number: int) -> dict[str, int] | None:
-        """Return the headroom of a device's budget by counter name; None if other calls have
-        overdrawn it."""
+        """Return the headroom of a device's budget by counter name; None if a counter of the budget
+        is already overdrawn."""
         pool = self._kinds[number].pool
         key = self._problem.budget_of(pool)
         if key not in self._budgets:
@@ -507,7 +513,8 @@ class _Pruning:
     kind_of: Sequence[int]
     """Kind of each device. Devices of one kind are interchangeable for every option."""
     last_error: tuple[int, int]
-    """Claim and request from which no option can raise an EveryError."""
+    """Indexes of the claim and request with the last option that can raise an EveryError; (-1, -1)
+    if there is none."""
     impossible: set[int] = attrs.field(factory=set)
     """Claims that do not fit even alone."""
 

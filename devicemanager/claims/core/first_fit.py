@@ -60,7 +60,8 @@ class SlotDevices:
     devices: tuple[int, ...]
     """Numbers of the devices in the inventory."""
     amounts: tuple[dict[str, int], ...] = ()
-    """SHARED: for each device, the allocated amount of each resource in nano-units."""
+    """For a shared request: for each device, the allocated amount of each resource in
+    nano-units."""
 
 
 def search(

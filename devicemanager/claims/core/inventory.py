@@ -59,7 +59,7 @@ class Device:
 
     key: DeviceKey
     attributes: Mapping[str, Hashable] = attrs.field(factory=dict)
-    """Attributes of the device, including those of its pool. Those without a value are omitted.
+    """Attributes of the device, including those of its pool, without attributes that have no value.
 
     Two values are equal in Python exactly if the API treats them as equal.
     """

@@ -30,7 +30,8 @@ from devicemanager.claims.core.model import AccessMode, Allocation, Grant, Ledge
 
 
 class LedgerError(Exception):
-    """Contradiction in a ledger, or between an allocation and a ledger. Nothing was changed."""
+    """Error for a contradiction in a ledger, or between an allocation and a ledger. The ledger is
+    unchanged."""
 
 
 @attrs.frozen
@@ -133,7 +134,7 @@ class Ledger:
         self.version += 1
 
     def release(self, *claims: str) -> tuple[str, ...]:
-        """Release claims, and return those of them that were allocated. Idempotent.
+        """Release claims; ignore claims that are not allocated. Return the released claims.
 
         Releasing claims directly after their ``commit`` restores the previous ledger exactly.
         """

@@ -58,8 +58,8 @@ class LedgerView:
     ) -> LedgerView:
         """Return the view after exclusive allocations changed, without reading the ledger again.
 
-        ``taken`` and ``released``: devices that have been allocated and released. ``charges``: what
-        devices consume of the budgets of their pools while they are in use.
+        ``taken``: devices that have been allocated since. ``released``: devices that have been
+        released since. ``charges``: the charge of each of these devices while it is in use.
         """
         in_use, exclusive, headroom = self.in_use, self.exclusive, list(map(dict, self.headroom))
         pools = {pool.key: place for place, pool in enumerate(self.inventory.pools)}

@@ -38,7 +38,8 @@ class Exclusion:
 class Alternative:
     """One way to satisfy a request. A request without ``oneOf`` has exactly one alternative.
 
-    A mode such as SHARED at the start of a text below means: only for requests in this mode.
+    If the description of a field below starts with a mode, such as SHARED, the field is only for
+    requests in this mode.
     """
 
     label: str
@@ -121,7 +122,8 @@ class Grant:
     label: str
     mode: AccessMode
     amounts: Amounts = attrs.field(factory=dict)
-    """SHARED: the allocated amount of each resource in nano-units, in whole blocks."""
+    """For a shared request: the allocated amount of each resource in nano-units, in whole
+    blocks."""
 
 
 @attrs.frozen
@@ -144,7 +146,8 @@ class Limits:
     """Maximum number of steps to evaluate constraints and search; then the outcome is
     ``Undecided``."""
     explanation: int = 10_000
-    """Additional steps to find the reasons of a rejection, after those that the search has left."""
+    """Steps to find the reasons of a rejection, in addition to the steps that the search has
+    left."""
 
 
 @attrs.frozen
@@ -170,8 +173,7 @@ class Cause(enum.Enum):
     TOGETHER = "together"
     """The alternative fits alone, but not together with the other requests of the call."""
     UNEXAMINED = "unexamined"
-    """The steps ran out before the reason was found. The claims do not fit, for this reason or
-    for those of the other rejections."""
+    """The steps ran out before the reason was found. The claims certainly do not fit."""
 
 
 @attrs.frozen
@@ -188,13 +190,14 @@ class Rejection:
     exclusions: tuple[Exclusion, ...]
     """Each device that is not in ``usable``, under the first rule that excludes it."""
     short: tuple[tuple[str, str], ...] = ()
-    """BUDGET: pools, each with the name of a budget that cannot pay for all usable devices.
-    AMOUNTS: pools of the usable devices, each with the name of a resource that is short."""
+    """Pairs of a pool and a name. For the cause BUDGET, the name is that of a budget that cannot
+    pay for all usable devices. For AMOUNTS, it is that of a resource of which too little is free.
+    Empty for other causes."""
     collides: tuple[tuple[str, str], ...] = ()
-    """TOGETHER: claims, each with the position of a request with which this one does not fit.
-    Without any one of these requests, the others fit."""
+    """For the cause TOGETHER: the claim and the position of each request with which this one does
+    not fit. If any one of these requests is left out, the others fit."""
     reachable: Amounts = attrs.field(factory=dict)
-    """SHARED: the largest amount of each resource that the alternative could get."""
+    """For a shared request: the largest amount of each resource that the alternative could get."""
 
 
 @attrs.frozen

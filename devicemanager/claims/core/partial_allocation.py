@@ -99,8 +99,8 @@ class PartialAllocation:
     def share(
         self, devices: Sequence[int], amounts: Sequence[Mapping[str, int]]
     ) -> dict[int, dict[str, int] | None]:
-        """Allocate ``amounts`` of the ``devices``. Return the earlier values by device number, for
-        ``unshare``."""
+        """Allocate ``amounts`` of the ``devices``. Return the amounts that were allocated before,
+        by device number (None if there were none), for ``unshare``."""
         before = {number: self._amounts.get(number) for number in devices}
         for number, more in zip(devices, amounts, strict=True):
             total = Counter(before[number] or self._view.allocated.get(number, {}))
@@ -154,7 +154,8 @@ class PartialAllocation:
     def fix_values(self, slot: Slot, number: int) -> list[int]:
         """Fix the matched values of a slot's constraints to the values of a device.
 
-        Constraints that already have a fixed value keep it. Return the indexes of the others.
+        Constraints that already have a fixed value keep this value. Return the indexes of the
+        constraints whose value was fixed now.
         """
         fixed = [place for place in slot.constraints if not self._agreed[place]]
         for place in fixed:

@@ -48,7 +48,8 @@ class Constraint:
 class Slot:
     """Slot of the search: a request with the alternative chosen for it.
 
-    SHARED at the start of a text below means: only for slots in this mode.
+    If the description of a field below starts with SHARED, the field is only for slots in this
+    mode.
     """
 
     claim: int

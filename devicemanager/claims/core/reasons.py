@@ -55,8 +55,8 @@ def rejections(
     """Return a rejection for each alternative of some requests, to explain why claims do not fit.
 
     If requests do not fit even alone, return these, and all that were not examined because the
-    steps ran out. If every request fits alone, return requests that do not fit together; without
-    any one of them, the others fit. ``fits`` searches for devices for claims, with ``steps``.
+    steps ran out. If every request fits alone, return requests that do not fit together. If any one
+    of these is left out, the others fit. ``fits`` searches for devices for claims, with ``steps``.
     """
     call = _Reasons(view, ledger, claims, limits, steps)
     sieved = [[call.sieve(choice) for choice in choices] for choices in _choices(claims)]
@@ -81,7 +81,8 @@ def _colliding(
     claims: Sequence[Claim],
     fits: Callable[[Sequence[Claim]], bool],
 ) -> Iterator[Rejection]:
-    """Yield the rejections of requests that do not fit together, with the names of the others."""
+    """Yield the rejections of requests that do not fit together. Each one names the other
+    requests."""
     places = [choices[0][:2] for choices in _choices(claims)]
     kept = dict.fromkeys(places)
     # Leave out one request after another, and keep it left out if the others still collide. If
@@ -128,8 +129,8 @@ def _request_name(claims: Sequence[Claim], place: tuple[int, int]) -> tuple[str,
 
 
 def _only(claims: Sequence[Claim], kept: Collection[tuple[int, int]]) -> list[Claim]:
-    """Return the claims with only the requests in ``kept``: pairs of indexes, of a claim and of its
-    request. Claims without such a request are omitted."""
+    """Return the claims with only the requests in ``kept``. Claims without such a request are
+    omitted. ``kept``: pairs of the index of a claim and the index of a request in this claim."""
     found = []
     for place, claim in enumerate(claims):
         old = [number for number in range(len(claim.requests)) if (place, number) in kept]
@@ -156,7 +157,7 @@ def _choices(claims: Sequence[Claim]) -> Iterator[list[Choice]]:
 
 @attrs.frozen(eq=False)
 class _Sieved:
-    """Alternative to which the rules that only count devices were applied (the cheap rules)."""
+    """Alternative after the cheap rules, which only count devices, were applied."""
 
     problem: Problem
     rejection: Rejection
@@ -207,7 +208,7 @@ class _Reasons:
         return _Sieved(problem, rejection, True)
 
     def rejection(self, sieved: _Sieved) -> Rejection:
-        """Return the rejection of an alternative, with its cause if the steps suffice."""
+        """Return the rejection of an alternative. Its cause is UNEXAMINED if the steps run out."""
         found = sieved.rejection
         if found.cause is not Cause.UNEXAMINED or not sieved.is_examined:
             return found
@@ -252,13 +253,13 @@ def _short(view: LedgerView, usable: int) -> tuple[tuple[str, str], ...]:
 
 
 def _size(view: LedgerView, alternative: Alternative) -> int:
-    """Return the steps that the rules of a sieve cost for an alternative."""
+    """Return the number of steps that ``sieve`` costs for an alternative."""
     in_use = (alternative.eligible & view.in_use).bit_count()
     return (in_use + len(view.inventory.kinds) * (1 + len(alternative.amounts))) // 8
 
 
 def _most_useful(problem: Problem, slot: Slot) -> int:
-    """Return the set of devices whose matched values enough devices share to fill the slot.
+    """Return the set of devices whose matched values occur in enough devices to fill the slot.
 
     If there are no such values, return the devices with the most frequent matched values.
     """

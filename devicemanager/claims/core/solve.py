@@ -72,7 +72,7 @@ def solve(
 ) -> Outcome:
     """Find devices on one node for claims that are not allocated yet.
 
-    ``steps``: the budget of the call, if a part of it is spent already (``budget_of``).
+    ``steps``: a budget from ``budget_of``, if a part of it is already spent; None for a new budget.
 
     ``Infeasible`` and ``Error`` are certain; ``Undecided`` means that the search reached its
     limits without a result.

@@ -13,12 +13,13 @@ _PERIOD = 24
 
 
 class OutOfStepsError(Exception):
-    """The step budget of a call is spent, so the current part of it has no result."""
+    """Error for a call whose step budget is spent, so that the current part of the call has no
+    result."""
 
 
 class FirstFitCutOffError(Exception):
-    """First fit has picked as many devices as its limit allows. ``decide`` can still find an
-    answer."""
+    """Error if first fit has picked as many devices as its limit allows. ``decide`` can still find
+    an answer."""
 
 
 class StepBudget:
@@ -39,7 +40,7 @@ class StepBudget:
         self._picks_end = total
 
     def reserve(self, amount: int) -> None:
-        """Reserve steps for later; 0 makes them available."""
+        """Reserve steps for later; with 0, make the reserved steps available."""
         self._reserved = amount
         self._next = min(self._next, self._total - amount)
 

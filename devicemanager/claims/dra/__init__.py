@@ -6,8 +6,8 @@ Out: the AllocationResult that the scheduler would write, for each claim; None i
 
 This package is a front end of ``claims.core``. It translates objects into an inventory, a ledger
 and options, and ``core.device_order`` searches. The reference is the structured allocator of
-k8s.io/dynamic-resource-allocation, v0.37.2, and v0.36.3 for 1.36. The texts below call it
-*upstream*.
+k8s.io/dynamic-resource-allocation, v0.37.2, and v0.36.3 for 1.36. The docstrings in this package
+call this allocator *upstream*.
 
 * ``allocation``: the entry points ``allocate`` and ``Allocator``.
 * ``slices``, ``pools``, ``nodes``: the devices that a node can use, in the newest generation of

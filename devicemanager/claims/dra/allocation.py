@@ -150,7 +150,8 @@ class Allocator:
         *,
         new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> list[AllocationResult] | None:
-        """Allocate claims as ``allocate`` does."""
+        """Allocate claims like the function ``allocate``, with the same results (None if the claims
+        do not fit) and errors."""
         call = self._call(node, in_use)
         offered = call.offer
         try:
@@ -208,7 +209,7 @@ class Allocator:
     def _view(self, offered: Offer, in_use: InUse) -> LedgerView:
         """Return the ledger view of the devices in use.
 
-        It is derived from the view of the last call, which is faster than reading the ledger.
+        The view is derived from the view of the last call. This is faster than reading the ledger.
         """
         before, view = self._views.get(id(offered), (None, None))
         if before is None or view is None or before.shares != in_use.shares:

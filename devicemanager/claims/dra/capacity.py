@@ -35,7 +35,7 @@ class Arithmetic:
 
 
 class CapacityError(Exception):
-    """A policy cannot represent the requested amount. This error ends the allocation."""
+    """Error for a requested amount that a policy cannot represent. It ends the allocation."""
 
 
 @attrs.frozen

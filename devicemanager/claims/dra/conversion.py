@@ -188,7 +188,9 @@ class _Converter:
         guards = [f"has({_access(name, driver, types)})" for name in names]
         yield " && ".join([*guards, f"({text})" if guards else text])
         if re.search(r"\bdevice\s*[\[)]|\bin\s+device\b", constraints):
-            self._note(what, "constraints: 'device' is used as a map: rewrite it by hand")
+            self._note(
+                what, "constraints: 'device' is used as a map: rewrite the constraint by hand"
+            )
 
     def _config(
         self, what: str, driver: str, references: Iterable[v1alpha1.ConfigReference]
@@ -196,7 +198,9 @@ class _Converter:
         for reference in references:
             found = self._configs.get(reference)
             if found is None:
-                self._note(what, f"config {reference.kind} {reference.name} is not in the files")
+                self._note(
+                    what, f"config {reference.kind} {reference.name} is not in the files: add it"
+                )
                 continue
             yield {"opaque": {"driver": driver, "parameters": dict(found.content)}}
 
@@ -232,7 +236,7 @@ class _Converter:
             return {"name": name, "exactly": options[0]}
         for option in options:
             if option.pop("adminAccess", None):
-                self._note(what, f"{name}: admin access is not possible in alternatives")
+                self._note(what, f"{name}: admin access is removed: alternatives cannot have it")
         named = [{"name": f"option-{place}", **each} for place, each in enumerate(options)]
         return {"name": name, "firstAvailable": named}
 
@@ -250,7 +254,9 @@ class _Converter:
         classes = self._classes_of(detail)
         names = [each.name for each in classes] or [detail.device_class or detail.device_type]
         if not classes:
-            self._note(what, f"the class of {names[0]} is not in the files: check it")
+            self._note(
+                what, f"the files have no class for {names[0]}: add the class, or correct the name"
+            )
         if len(names) > 1:
             self._note(
                 what,
@@ -262,7 +268,7 @@ class _Converter:
         if amounts and count > 1:
             self._note(
                 what,
-                "amounts of several devices together: now each device must have all of them",
+                "amounts were for all devices together: now each device must have these amounts",
             )
         if detail.limits:
             self._note(what, "limits have no equivalent: the number of devices is fixed")
@@ -300,11 +306,17 @@ class _Converter:
         ]
         for attribute, requests in [*((name, []) for name in claim.match_attributes), *own]:
             if len(drivers) != 1:
-                self._note(what, f"matchAttributes {attribute}: devices of several drivers")
+                self._note(
+                    what,
+                    f"matchAttributes {attribute}: omitted: the devices have several drivers",
+                )
                 continue
             (driver,) = drivers
             if self._types.get(driver, {}).get(attribute) == "quantity":
-                self._note(what, f"matchAttributes {attribute}: a quantity cannot be matched")
+                self._note(
+                    what,
+                    f"matchAttributes {attribute}: omitted: quantities cannot be matched",
+                )
                 continue
             made: Object = {"matchAttribute": f"{driver}/{attribute}"}
             if requests:

@@ -6,11 +6,11 @@ from devicemanager.claims.errors import ClaimsError
 
 
 class AllocationError(ClaimsError):
-    """A claim, class or slice is invalid. This ends the allocation on every node."""
+    """Error for an invalid claim, class or slice. It ends the allocation on every node."""
 
 
 class InvalidPools(AllocationError):
-    """The claims do not fit on this node, and at least one of its pools is invalid.
+    """Error if claims do not fit on a node and at least one pool of the node is invalid.
 
-    Another node can still fit (``ErrFailedAllocationOnNode``).
+    The claims can still fit on another node (``ErrFailedAllocationOnNode``).
     """

@@ -41,7 +41,7 @@ class Node:
 
 
 class InvalidSelector(AllocationError):
-    """The node selector is invalid: it cannot be evaluated for any node."""
+    """Error for an invalid node selector, which cannot be evaluated for any node."""
 
 
 def node_matches(node: Node, spec: Object) -> bool:

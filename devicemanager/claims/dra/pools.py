@@ -227,7 +227,8 @@ def _add(found: dict[PoolKey, list[Slice]], each: Slice) -> None:
 def _pool(
     key: PoolKey, own: list[Slice], slices: Iterable[Slice], profile: Profile
 ) -> GatheredPool | None:
-    """Return a pool; None if slices are missing here and other nodes have a newer generation."""
+    """Return a pool; None if ``own`` lacks slices of the pool and another node has a newer
+    generation of the pool."""
     count = own[0].count
     if profile.pools_of_node_only:
         own = sorted(own, key=lambda each: each.name)

@@ -38,7 +38,8 @@ class DistinctPerRequest:
     count: int = 0
 
     def add(self, request: int, values: Values) -> bool:
-        """Add a device if its values differ from those of each request's latest device."""
+        """Add a device if its values differ from those of each request's latest device. Return
+        False if they do not."""
         if self.count and not are_distinct(values, list(self.latest.values())):
             return False
         self.latest[request] = values

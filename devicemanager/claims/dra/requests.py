@@ -165,7 +165,8 @@ class _Reader:
                 raise AllocationError(f"claim {self._key}, subrequest {each['name']}: {text}")
 
     def _option(self, name: str, spec: Object, full: str, parent: str) -> RequestOption:
-        """Translate a request or subrequest. ``full`` is its name in results."""
+        """Translate a request or subrequest. ``full`` is the name of the request or subrequest in
+        results. Raises AllocationError."""
         profile = self._call.profile
         derived: dict[str, str] = {}
         if spec.get("derivedAttributes") and profile.knows_alpha_fields:
@@ -262,7 +263,8 @@ class _Reader:
     def _compared(
         self, constraint: int, derived: Mapping[str, str]
     ) -> Callable[[int], Values | None]:
-        """Return the values that a constraint compares for a request.
+        """Return a function that returns, for a device number, the values of the device that a
+        constraint compares for a request. It returns None if the device has no such values.
 
         ``derived``: the expressions of the request's derived attributes, by name.
         """
@@ -352,8 +354,8 @@ class Candidate:
     _amounts: dict[int, Amounts] = attrs.field(factory=dict)
 
     def accepts(self, number: int) -> bool:
-        """True if a device matches the selectors, the node can use it, and its policies allow the
-        amounts."""
+        """True if a device matches the selectors, the node can use the device, and the device's
+        policies allow the amounts."""
         source = self.call.offer.sources[number]
         if not self._is_selectable(source):
             return False

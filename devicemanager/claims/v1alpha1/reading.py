@@ -66,7 +66,7 @@ def _items(documents: Iterable[object]) -> Iterable[object]:
 
 
 def read_object(document: object) -> api.Object:
-    """Return the object of a decoded document; a kind of another API becomes a ``ConfigObject``.
+    """Return the object of a decoded document; an object of another API becomes a ``ConfigObject``.
 
     Raises InvalidObject with a line for each rule that the document breaks.
     """
@@ -106,8 +106,9 @@ def _read(document: object) -> api.Object:
 def _independent_of(form: Sequence[FieldError], rules: Sequence[FieldError]) -> list[FieldError]:
     """Return the errors in ``rules`` that do not follow from an error in ``form``.
 
-    ``form`` has the unreadable fields, which the object therefore lacks. So rules for these fields,
-    for the fields that contain them, and for required fields beside them can be broken.
+    ``form`` has the errors of unreadable fields. The object lacks these fields. So it can also
+    break rules for these fields, for the fields that contain them, and for required fields next to
+    them.
     """
     unread, containing, beside = set[str](), set[str](), set[str]()
     for each in form:

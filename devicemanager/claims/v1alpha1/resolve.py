@@ -39,9 +39,10 @@ from devicemanager.core.quantity import NANOS
 Classes = Mapping[str, api.DeviceClass]
 
 _BASE_STEPS = 4
-"""Steps of the call's budget that an evaluation of the simplest constraint costs."""
+"""Number of steps of the call's budget that the evaluation of the simplest constraint costs."""
 _UNITS = 4
-"""Cost units of an evaluation that cost one step of the call's budget, at 8 µs a step."""
+"""Number of cost units of an evaluation that count as one step of the call's budget. A step takes
+about 8 µs."""
 _MAX_ANSWERS = 100_000
 """Maximum number of cached results, without those of the last constraint."""
 
@@ -161,7 +162,7 @@ def _fault(
 
 
 class ConstraintsCutOff(Exception):
-    """The steps of a call ran out while a constraint was evaluated."""
+    """Error if the steps of a call run out while a constraint is evaluated."""
 
     def __init__(self, left: int, of: int) -> None:
         """``left``: number of devices without a result. ``of``: number of devices to evaluate."""

@@ -36,9 +36,9 @@ class NodesControlServer(ApiServer):
         tcp: str | None = None,
         allow_remote: bool = False,
     ) -> None:
-        """Create the server without listening. ``directory`` must exist; a server with ``tcp`` also
-        writes ``control.token`` there. ``tcp`` and ``allow_remote`` are those of ``ControlServer``,
-        with the same errors."""
+        """Create the server without listening. ``directory`` must exist; a server with ``tcp``
+        writes ``control.token`` into it. ``ControlServer`` documents ``tcp`` and ``allow_remote``.
+        Raises ValueError for an invalid or forbidden address."""
         super().__init__(directory, tcp, allow_remote)
         self._cluster = cluster
 

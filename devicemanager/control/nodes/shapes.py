@@ -25,7 +25,8 @@ class Scale(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """The wanted number of nodes of a kind."""
 
     kind: Annotated[
-        str, Meta(min_length=1, max_length=40, description="name in the file of `join -f`")
+        str,
+        Meta(min_length=1, max_length=40, description="name of the kind in the file of `join -f`"),
     ]
     count: Annotated[int, Meta(ge=0, le=100_000, description="number of nodes")]
 

@@ -219,7 +219,7 @@ class CallLog(CallQueries):
         if self._is_off:
             return "no calls are recorded: Settings.calls_kept is 0"
         dropped = self.dropped
-        return f"{dropped} earlier calls are no longer stored" if dropped else ""
+        return f"earlier calls that are no longer stored: {dropped}" if dropped else ""
 
 
 @attrs.define(eq=False)

@@ -31,7 +31,8 @@ __all__ = [
 
 _Object = Mapping[str, Any]
 Compile = Callable[[str], "str | None"]
-"""Function that returns why the API server rejects a CEL expression; None if it accepts it."""
+"""Function that returns why the API server rejects a CEL expression, or None if the server accepts
+the expression."""
 
 MAX_RESULTS: Final = 32
 _MAX_REQUESTS: Final = 32

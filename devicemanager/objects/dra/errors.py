@@ -1,6 +1,6 @@
 """Errors of objects of resource.k8s.io, as the API server reports them.
 
-``FieldError`` has the fields of ``field.Error`` in k8s.io/apimachinery (v1.37), and its message.
+``FieldError`` has the fields and the message of ``field.Error`` in k8s.io/apimachinery (v1.37).
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class FieldError:
     declared: bool = False
     """True if the rule is declared in the API's types (``ValidateDeclaratively``).
 
-    Such errors come after all others. Their paths are those of the request's version.
+    Errors of declared rules come after all other errors. Their paths are in terms of the API
+    version of the request.
     """
 
     @property

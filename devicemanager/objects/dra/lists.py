@@ -42,8 +42,8 @@ def unique(
 ) -> Errors:
     """Check the length of a list (at most ``most`` items), its items, and that their keys differ.
 
-    The error of a declared rule shows the whole duplicate item; that of other rules shows its
-    key.
+    For a duplicate, the error of a declared rule shows the whole item; the error of any other rule
+    shows the item's key.
     """
     values = values or ()
     if most is not None and len(values) > most:

@@ -32,7 +32,7 @@ def metadata(value: _Object) -> Errors:
 
 
 def template_metadata(at: str, value: _Object) -> Errors:
-    """Check the metadata in a template: all rules except those for the name."""
+    """Check the metadata in a template by all rules except the rules for the name."""
     yield from _labels(f"{at}.labels", value.get("labels") or {})
     yield from _annotations(f"{at}.annotations", value.get("annotations") or {})
     yield from _owners(f"{at}.ownerReferences", value.get("ownerReferences") or [])

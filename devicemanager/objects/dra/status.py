@@ -93,7 +93,7 @@ def _allocated(status: _Object) -> set[_DeviceID]:
 def drop_deallocated(status: dict[str, Any], old: _Object) -> None:
     """Remove entries of ``devices`` whose device is no longer allocated.
 
-    The API server does this in each update (``dropDeallocatedStatusDevices``).
+    The API server removes such entries in each update (``dropDeallocatedStatusDevices``).
     """
     gone = _allocated(old) - _allocated(status)
     kept = [each for each in status.get("devices") or () if _id(each) not in gone]

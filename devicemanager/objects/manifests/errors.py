@@ -35,7 +35,8 @@ class FieldError(Exception):
 
 
 class UnknownField(FieldError):
-    """Error of a field that no Kubernetes version has; ``text`` suggests another one, or is empty.
+    """Error of a field that no Kubernetes version has; ``text`` suggests another field, or is
+    empty.
 
     The error text is the API server's (``NewStrictDecodingError``,
     k8s.io/apimachinery/pkg/runtime, v1.32).

@@ -1,4 +1,5 @@
-"""Known fields of a pod's spec and containers: those of Kubernetes 1.37, and workloadRef (1.35)."""
+"""Known fields of a pod's spec and containers: the fields of Kubernetes 1.37, and ``workloadRef``
+of 1.35."""
 
 # An unknown field is usually misspelled. Ignoring it could silently run the pod without its
 # devices, so it is rejected, like in the API server with strict field validation.

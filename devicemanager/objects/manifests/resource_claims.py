@@ -128,7 +128,8 @@ def is_claim(document: Mapping[Any, Any]) -> bool:
 
 
 def _version_of(claim: object) -> dict[str, str]:
-    """Return kind and apiVersion of a client's object, such as ``V1beta1ResourceClaim``."""
+    """Return kind and apiVersion of a client's object, such as ``V1beta1ResourceClaim``. Raises
+    ManifestError for another object."""
     name = type(claim).__name__
     for version in _VERSIONS:
         if name == f"{version.capitalize()}ResourceClaim":

@@ -107,7 +107,8 @@ def _quantity(field: str, name: object, value: object) -> _Quantity:
 
 
 def _text(field: str, name: str, value: object) -> str:
-    """Return a quantity as text. In YAML and JSON, it can be text, a number, or null for 0."""
+    """Return a quantity as text. In YAML and JSON, a quantity can be text, a number, or null for 0.
+    Raises FieldError for another type."""
     if isinstance(value, str):
         return value
     if value is None:

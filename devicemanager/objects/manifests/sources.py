@@ -29,7 +29,9 @@ def path_in(text: str) -> Path | None:
         return Path(text)
     # A one-line manifest needs a colon; without a colon, a mistyped path is more likely.
     if ":" not in text:
-        raise ManifestError(f"{shown(text)} is neither an existing file nor a manifest")
+        raise ManifestError(
+            f"{shown(text)} is neither an existing file nor a manifest: check the path"
+        )
     return None
 
 

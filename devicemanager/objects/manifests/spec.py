@@ -158,7 +158,7 @@ def _check_kind(manifest: Mapping[Any, Any]) -> None:
 
 
 def _identity(metadata: object, default_uid: DefaultUid) -> tuple[str, str, str]:
-    """Return a pod's name, namespace and UID from its metadata."""
+    """Return a pod's name, namespace and UID from its metadata. Raises FieldError."""
     if metadata is None:
         raise required("metadata.name")
     if not isinstance(metadata, Mapping):
@@ -236,7 +236,7 @@ def _container(item: object, field: str, names: set[str], claims: Collection[str
 
 
 def _restarts_on_resize(policies: object) -> tuple[str, ...]:
-    """Return the resources whose resize restarts a container."""
+    """Return the resources whose resize restarts a container. Raises FieldError."""
     if not policies:
         return ()
     if not isinstance(policies, list | tuple):
@@ -268,7 +268,7 @@ def _grace_period(seconds: object) -> int:
 
 
 def _image(image: object) -> str:
-    """Check and return the image of a container.
+    """Check and return the image of a container. Raises FieldError.
 
     The mock does not run it, but the API server rejects a container without an image.
     """

@@ -320,7 +320,7 @@ def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str
 def with_allocated(found: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a Pod object in which containers have the CPU and memory that their status has.
 
-    They differ from those of the spec while a resize of the pod is not complete.
+    While a resize of the pod is not complete, these amounts differ from the amounts in the spec.
     """
     listed = found["status"].get("containerStatuses") or ()
     listed = [*listed, *(found["status"].get("initContainerStatuses") or ())]

@@ -108,7 +108,7 @@ def test_a_budget_becomes_a_counter_set_that_devices_consume():
                     {"deviceClass": "nic-bandwidth", "requests": {"count": "2", "bandwidth": "1G"}}
                 ]
             },
-            "amounts of several devices together: now each device must have all of them",
+            "amounts were for all devices together: now each device must have these amounts",
         ),
         (
             {"claims": [{"deviceClass": "gpu-monitor"}]},
@@ -119,11 +119,11 @@ def test_a_budget_becomes_a_counter_set_that_devices_consume():
                 "claims": [{"deviceClass": "gpu"}, {"deviceClass": "nic-function"}],
                 "matchAttributes": ["numa"],
             },
-            "matchAttributes numa: devices of several drivers",
+            "matchAttributes numa: omitted: the devices have several drivers",
         ),
         (
             {"claims": [{"deviceClass": "gpu"}], "matchAttributes": ["memory"]},
-            "matchAttributes memory: a quantity cannot be matched",
+            "matchAttributes memory: omitted: quantities cannot be matched",
         ),
         (
             {"claims": [{"deviceClass": "gpu", "constraints": "device.shell == '1'"}]},

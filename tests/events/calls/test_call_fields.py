@@ -509,4 +509,4 @@ def test_mismatch_says_why_calls_are_missing() -> None:
     log = CallLog(EventStream(), 1, 100)
     for _ in range(3):
         recorder_of(log).begin("Register").answered(b"")
-    assert lines_of(log, rpc="Allocate")[1] == "(2 earlier calls are no longer stored)"
+    assert lines_of(log, rpc="Allocate")[1] == "(earlier calls that are no longer stored: 2)"

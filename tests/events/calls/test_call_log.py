@@ -325,5 +325,5 @@ def test_mismatch_names_number_of_dropped_calls() -> None:
     calls = log(keep=1)
     allocate(calls, "a")
     allocate(calls, "b")
-    with pytest.raises(CallMismatch, match=r"\(1 earlier calls are no longer stored\)"):
+    with pytest.raises(CallMismatch, match=r"\(earlier calls that are no longer stored: 1\)"):
         calls.assert_called(device_ids={"a"})

@@ -509,10 +509,10 @@ BAD_TEXTS = [
     ("# nothing\n---\n", "empty: expected a manifest with apiVersion: v1 and kind: Pod"),
     ("- a\n- b\n", "must be a mapping with kind: Pod, not a list"),
     ("hello\n", 'must be a mapping with kind: Pod, not the text "hello"'),
-    ("", '"" is neither an existing file nor a manifest'),
-    ("train", '"train" is neither an existing file nor a manifest'),
-    ("a\x00b", '"a\\u0000b" is neither an existing file nor a manifest'),
-    ("x" * 5000, f'"{"x" * 99}... is neither an existing file nor a manifest'),
+    ("", '"" is neither an existing file nor a manifest: check the path'),
+    ("train", '"train" is neither an existing file nor a manifest: check the path'),
+    ("a\x00b", '"a\\u0000b" is neither an existing file nor a manifest: check the path'),
+    ("x" * 5000, f'"{"x" * 99}... is neither an existing file nor a manifest: check the path'),
     ("no/such.yaml", "no/such.yaml: No such file or directory"),
     ("no\x00such.yaml", '"no\\u0000such.yaml": No such file or directory'),
     ("#" * (MAX_SIZE + 1) + "\n", "larger than 1572864 bytes: use a manifest of one pod"),
@@ -579,7 +579,7 @@ def test_document_rejects_other_sources(tmp_path: Path) -> None:
     for source, line in [
         (tmp_path / "none.yaml", f"{tmp_path}/none.yaml: No such file or directory"),
         (f"{tmp_path}/none.yaml", f"{tmp_path}/none.yaml: No such file or directory"),
-        ("none", '"none" is neither an existing file nor a manifest'),
+        ("none", '"none" is neither an existing file nor a manifest: check the path'),
         ([], f"{expected}, not a list"),
         (parse(POD), f"{expected}, not a value of type Pod"),
     ]:

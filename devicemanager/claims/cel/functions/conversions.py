@@ -189,8 +189,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _local(stamp: Timestamp, zone: str) -> datetime:
-    """Return the local time of a timestamp in a time zone, such as ``Europe/Berlin`` or
-    ``-03:30``."""
+    """Return the local time of a timestamp in a time zone, such as ``Europe/Berlin`` or ``-03:30``.
+    Raises CelError for an unknown zone."""
     if ":" in zone:
         return _shifted(stamp, 60 * _offset(zone))
     try:
@@ -203,7 +203,8 @@ _YEARS = "not supported: a local time outside of the years 1 to 9999"
 
 
 def _shifted(stamp: Timestamp, offset: int) -> datetime:
-    """Return the local time of a timestamp at an offset from UTC, in seconds."""
+    """Return the local time of a timestamp at an offset from UTC, in seconds. Raises NoAnswer
+    outside of the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(seconds=stamp.nanos // SECOND + offset)
     except OverflowError:

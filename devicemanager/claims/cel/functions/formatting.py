@@ -64,7 +64,8 @@ def wrong_type(letter: str, found: str, index: int | None = None) -> FormatFault
 
 
 Show = Callable[[str, int, int], str]
-"""Function that formats one argument. It gets the clause's letter, precision, argument index."""
+"""Function that formats one argument. Its parameters are the clause's letter, the precision and the
+index of the argument."""
 
 
 def run(text: str, count: int, show: Show, is_checked: bool = False) -> tuple[str, int]:
@@ -153,7 +154,8 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
 
 
 def _literal(value: Value) -> str:
-    """Return the text of a value inside a list or map."""
+    """Return the text of a value inside a list or map. Raises FormatFault for a value without a
+    text form."""
     match value:
         case str():
             return gotext.quote(value)

@@ -46,7 +46,8 @@ def _sum(start: Value) -> Callable[[list[Value]], Value]:
 def _best(name: str, better: int) -> Callable[[list[Value]], Value]:
     """Return the function ``min`` or ``max``.
 
-    ``better``: result (-1 or 1) of comparing a value with the best value so far, if it is better.
+    ``better``: -1 for ``min``, 1 for ``max``: the result of comparing a better value with the best
+    value so far.
     """
 
     def choose(values: list[Value]) -> Value:
@@ -123,7 +124,8 @@ def _distinct(values: list[Value]) -> list[Value]:
 
 
 def numbers_below(end: int) -> list[int]:
-    """Evaluate ``lists.range`` as Kubernetes 1.37 does."""
+    """Evaluate ``lists.range`` as Kubernetes 1.37 does. Raises CelError for a negative number and
+    above ``MAX_RANGE``."""
     if end < 0:
         raise CelError(f"lists.range: size must be non-negative, got {end}")
     if end > MAX_RANGE:
@@ -132,7 +134,7 @@ def numbers_below(end: int) -> list[int]:
 
 
 def numbers_below_unchecked(end: int) -> list[int]:
-    """Evaluate ``lists.range`` as Kubernetes 1.36 does, which has no maximum.
+    """Evaluate ``lists.range`` as Kubernetes 1.36 does, which does not limit the size.
 
     Raises TooMuchWork for a huge list.
     """
@@ -148,7 +150,8 @@ def includes(value: Value, wanted: Value) -> bool:
 
 
 def includes_in_few(value: Value, wanted: Value) -> bool:
-    """Evaluate ``includes`` as Kubernetes 1.36 does, which rejects long lists."""
+    """Evaluate ``includes`` as Kubernetes 1.36 does. Raises CelError for a list of more than
+    ``MAX_INCLUDES`` elements."""
     if type(value) is not list or len(value) <= MAX_INCLUDES:
         return includes(value, wanted)
     if not includes(value[:MAX_INCLUDES], wanted):
