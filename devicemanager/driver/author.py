@@ -35,8 +35,8 @@ class Driver(ABC):
     health_interval: float = 10.0
     """Seconds between two calls of ``health``."""
     taint_unhealthy: bool = True
-    """Publish devices that ``health`` reports as Unhealthy with the taint
-    ``<driver>/unhealthy:NoSchedule``, so that no new claim gets them."""
+    """True to add the taint ``<driver>/unhealthy:NoSchedule`` to devices that ``health`` reports as
+    Unhealthy, so that no new claim gets them."""
 
     @abstractmethod
     def resources(self) -> Resources | Iterator[Resources]:

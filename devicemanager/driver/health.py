@@ -45,7 +45,7 @@ class HealthReports:
     """Calls the author's method periodically and sends the results to all streams."""
 
     unhealthy: frozenset[tuple[str, str]] = frozenset()
-    """Pool and name of each device that the last report calls Unhealthy."""
+    """Pool and name of each device that is Unhealthy in the last report."""
 
     def __init__(
         self,

@@ -24,7 +24,8 @@ from tools.attack.plugins import (
 
 _SECONDS, _MOST_SECONDS = 6.0, 60.0
 _READ_SECONDS = 20.0
-"""Time for reading a list of 4 MiB on a busy machine. Only then are its devices counted."""
+"""Seconds that the kubelet may need on a busy machine to read a list of 4 MiB. The devices of the
+list are counted afterwards."""
 _MOST = Limits(registration=100.0, admission=600.0, memory=300.0, kept=250.0)
 """Limits for lists of 4 MiB, which can have hundreds of thousands of devices.
 
@@ -38,8 +39,8 @@ def _offer(
     compression: grpc.Compression | None = None,
     seconds: float = _SECONDS,
 ) -> None:
-    """Register a plugin that sends these device lists, and wait for ``seconds``, until they can
-    have had an effect. Raises TimeoutError if they cannot be sent."""
+    """Register a plugin that sends these device lists. Then wait ``seconds``, so that the lists can
+    have an effect. Raises TimeoutError if they cannot be sent."""
     with hostile_plugin(target, lists, compression=compression) as plugin:
         # Lists that the kubelet has not received prove nothing.
         if not plugin.sent.wait(_MOST_SECONDS):

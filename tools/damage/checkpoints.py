@@ -50,8 +50,8 @@ def _loaded(data: bytes) -> Checkpoint | None:
 
 
 def _meaning(saved: Checkpoint) -> object:
-    """Return what a kubelet would load from the checkpoint. The last entry of a container and
-    resource counts."""
+    """Return what a kubelet would load from the checkpoint. Of several entries for a container and
+    resource, it uses the last."""
     entries = {_key(entry): entry for entry in saved.entries or ()}
     return entries, saved.registered_devices
 

@@ -44,7 +44,7 @@ def test_drivers_show_instances_and_slices():
     assert [line.split() for line in lines[2:5]] == [
         ["gpu.example.com", "dra.sock", "connected", "v1"],
         ["gpu.example.com", "dra-1.sock", "disconnected", "v1,", "health", "v1"],
-        ["slice", "slice-1", "gpu.example.com/mock", "generation", "1,", "1", "devices,", "mock"],
+        ["slice", "slice-1", "gpu.example.com/mock", "generation", "1,", "1", "device,", "mock"],
     ]
 
 
