@@ -33,6 +33,9 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 restore_signals()
 
+# Until the tests are collected: almost nothing that the collection creates is garbage.
+gc.disable()
+
 _start_thread = threading.Thread.start
 
 
@@ -68,6 +71,7 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     """Exempt the collected tests from garbage collection: thousands of them live until the end."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_commands_of_page_parse(page):
     for line in console_lines(page):
         match shlex.split(line.removeprefix("$ ").partition(" | ")[0], comments=True):
             case ["devicemanager", *arguments]:
-                _parser().parse_args(arguments)  # raises SystemExit if they are invalid
+                _parser(arguments).parse_args(arguments)  # raises SystemExit if they are invalid
             case ["make", target]:
                 assert f"\n{target}:" in (ROOT / "Makefile").read_text()
             case ["pip", "install", "."]:

@@ -15,7 +15,7 @@ from tests.paths import ROOT
 __all__ = ["SOURCES", "build", "explain"]
 
 SOURCES = Path(__file__).parent / "rust" / "tonicplugin"
-PROTO = ROOT / "protos" / "deviceplugin_v1beta1.proto"
+DESCRIPTOR = ROOT / "protos" / "deviceplugin_v1beta1.binpb"
 
 _UNAVAILABLE = (
     "spurious network error",
@@ -43,7 +43,7 @@ def build() -> Path:
     Raises ``Unavailable`` or ``BuildFailed``.
     """
     sources = [path for path in SOURCES.rglob("*") if path.suffix in {".rs", ".toml"}]
-    version = digest(SOURCES, sources, PROTO.read_text())
+    version = digest(SOURCES, sources, DESCRIPTOR.read_bytes().hex())
     return build_once("rust", version, _build_into)
 
 
@@ -60,7 +60,7 @@ def _build_into(out: Path) -> None:
         done = subprocess.run(
             [cargo, "build", "--quiet"],
             cwd=copy,
-            env={**os.environ, "CARGO_TARGET_DIR": str(target), "PROTOS": str(PROTO.parent)},
+            env={**os.environ, "CARGO_TARGET_DIR": str(target), "PROTOS": str(DESCRIPTOR.parent)},
             capture_output=True,
             text=True,
         )

@@ -55,6 +55,8 @@ SCENARIO = {
 VERSION = "1.36.3"
 NOTICED = json.loads(planting.DEVICES.noticed.read_text())
 RECORDED = Path(__file__).parent / "data" / "differential.jsonl"
+PARTS = 3
+"""Number of tests that share the planted errors."""
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +202,7 @@ def test_scenario_depends_only_on_name_and_version():
 
 
 def test_pods_live_in_half_of_the_scenarios():
-    names = [f"9-{number}" for number in range(30)]
+    names = [f"9-{number}" for number in range(10)]
     reached = [coverage.reached(each, ours.play(each, VERSION)) for each in map(generated, names)]
     alive = sum("branch: pods live over several steps" in each for each in reached)
     assert alive >= len(names) / 2
@@ -466,13 +468,16 @@ def test_there_are_enough_planted_errors():
     assert len({plant.name for plant in PLANTS}) == len(PLANTS)
 
 
-@pytest.mark.parametrize("number", range(len(PLANTS)), ids=lambda each: PLANTS[each].name)
-def test_planted_error_is_noticed(number):
-    name = PLANTS[number].name
-    if name not in NOTICED:
-        pytest.skip("only the generator notices it")
-    scenario = NOTICED[name]
-    assert planting.notices(number, RECORDED, scenario) == scenario
+def test_planted_error_is_noticed():
+    name = PLANTS[0].name
+    assert planting.notices(0, RECORDED, NOTICED[name]) == NOTICED[name]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_planted_errors_are_noticed(part):
+    """In a few processes, because each imports the same libraries first."""
+    wanted = dict([*NOTICED.items()][part::PARTS])
+    assert planting.notices_all(planting.DEVICES, wanted) == wanted
 
 
 def test_recorded_scenarios_notice_enough_planted_errors():
@@ -576,6 +581,7 @@ def test_newest_release_of_an_unknown_minor_is_compared_with_the_newest_known(
 ):
     go(f"k8s.io/kubernetes v1.36.3 v1.{NEWEST_KNOWN + 1}.4")
     built = []
+    monkeypatch.setattr(running, "_REPEATS", 0)
     monkeypatch.setattr(differential, "build", lambda version, *, jobs: built.append(version))
     monkeypatch.setattr(differential, "Reference", reference(lambda found: None))
     main(["--kubelet-version", "newest", "--scenarios", "1", "--no-shrink"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.once import once
 from tests.paths import ROOT
 
 PACKAGES = ("devicemanager", "checkpoint", "podresources", "protos", "tools")
@@ -56,7 +57,15 @@ def lint(project: Path) -> str:
 @pytest.fixture(scope="module")
 def violations(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What lint prints of a copy in which each rule is broken once."""
-    project = copy_of_the_project(tmp_path_factory.mktemp("project"))
+    return once(
+        tmp_path_factory,
+        "import-violations",
+        lambda: lint_broken(tmp_path_factory.mktemp("project")),
+    )
+
+
+def lint_broken(directory: Path) -> str:
+    project = copy_of_the_project(directory)
     for room in ROOMS:
         append(module_of(project, room), f"import {forbidden(room)}")
     inside = project / "devicemanager"

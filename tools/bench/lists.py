@@ -151,7 +151,7 @@ def _worst(count: int) -> list[Measurement]:
     with MockKubelet() as kubelet, Helper(_HOSTILE, kubelet.plugin_dir) as plugin:
         answered = _Listed(kubelet, EventKind.STREAM_ENDED)
         taken = []
-        for name in list(WORST)[-count:]:
+        for name in list(WORST)[:count]:
             begin = float(plugin.ask(name))
             taken.append((answered.next() - begin) * 1000)
     name = "the worst list of 4 MiB, registration to counted or rejected"

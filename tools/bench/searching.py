@@ -31,10 +31,11 @@ def _beside(samples: int) -> list[Measurement]:
     """Measure admissions on the same node without and with searches, alternately."""
     quiet: list[float] = []
     searching: list[float] = []
-    each = max(1, samples // _ROUNDS)
+    rounds = min(_ROUNDS, samples)
+    each = samples // rounds
     with node(each) as (kubelet, _):
         _publish_hard_claim(kubelet)
-        for _round in range(_ROUNDS):
+        for _round in range(rounds):
             quiet += _admissions(kubelet, each)
             with _searches(kubelet):
                 searching += _admissions(kubelet, each)

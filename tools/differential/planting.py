@@ -66,6 +66,16 @@ class Suite:
 
 DEVICES: Final = Suite("devices", _DATA / "differential.jsonl", _DATA / "plants.json", 32)
 DRA: Final = Suite("dra", _DATA / "differential-dra.jsonl", _DATA / "plants-dra.json", 20)
+_SHARED: Final = (
+    "asyncio",
+    "attrs",
+    "fnv_hash_fast",
+    "google.protobuf.json_format",
+    "grpc",
+    "podresources.sockets",
+    "protos.deviceplugin_v1beta1_grpc",
+    "protos.podresources_v1_grpc",
+)
 _SUITES: Final = {suite.name: suite for suite in (DEVICES, DRA)}
 
 
@@ -214,8 +224,11 @@ def notices_all(suite: Suite, wanted: Mapping[str, str]) -> dict[str, str]:
 def _in_children(suite: Suite, wanted: Mapping[str, str]) -> None:
     """Print the name and scenario of each plant that its scenario notices.
 
-    Each plant is tried in a child process that has not yet imported the module to change.
+    Each plant is tried in a child process that has not yet imported the module to change. All
+    children share what is imported before them: libraries, and packages without plants.
     """
+    for name in _SHARED:
+        importlib.import_module(name)
     for plant in suite.plants:
         if plant.name in wanted and (child := os.fork()) == 0:
             if found := _first_noticed(suite, plant, suite.recorded, wanted[plant.name]):

@@ -45,9 +45,7 @@ impl Plugin {
         let incoming = UnixListenerStream::new(UnixListener::bind(&path)?);
         let service = api::device_plugin_server::DevicePluginServer::new(self.service.clone());
         self.server = Some(tokio::spawn(async move {
-            let served = Server::builder()
-                .add_service(service)
-                .serve_with_incoming(incoming);
+            let served = Server::builder().serve_with_incoming(service, incoming);
             if let Err(error) = served.await {
                 emit("serve-failed", json!({"error": error.to_string()}));
             }
