@@ -2,13 +2,13 @@
 
 Theory of operation. Node agents call ``List``, ``GetAllocatableResources`` and ``Get`` on a unix
 socket. On the server's side, a :class:`Source` supplies values with a version number. This
-package defines only its interface. ``View`` encodes the values once per version, and a pod only
-if its object is a new one. ``Service`` applies the rate limit, counts calls and selects the
+package defines only its interface. ``View`` encodes the values once per version. It encodes a pod
+only if the pod's object is new. ``Service`` applies the rate limit, counts calls and selects the
 response. ``PodResourcesServer`` makes the service available over gRPC. ``PodResourcesClient``
 calls the API of any kubelet and returns the same types of values.
 
-``pods_api`` has the Pods API in the same form. ``running``, ``connection`` and the errors belong to
-both.
+``pods_api`` has the Pods API in the same form. Both APIs use ``running``, ``connection`` and the
+errors.
 
 In:   for the server, a source; for the client, the path of a socket.
 Out:  from the server, bytes on a socket; from the client, values (``Pod``, ``Container``,

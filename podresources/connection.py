@@ -1,4 +1,4 @@
-"""A client's connection to one of the kubelet's sockets, with an error class for each remedy."""
+"""A client connection to a socket of the kubelet, with an error class for each kind of failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decode PodResources messages from bytes to values. The client uses this."""
+"""Decode PodResources messages from bytes to values. The client uses this module."""
 
 from __future__ import annotations
 

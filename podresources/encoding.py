@@ -1,4 +1,4 @@
-"""Encode values to the bytes of PodResources messages. The server uses this."""
+"""Encode values to the bytes of PodResources messages. The server uses this module."""
 
 from __future__ import annotations
 

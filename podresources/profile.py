@@ -15,7 +15,7 @@ class Profile:
     """Methods, pods and fields that one kubelet version has in API v1. By default, all are
     available.
 
-    A field that the version lacks is absent in the encoded message, and a method that it lacks
+    A field that the version lacks is absent in the encoded message. A method that the version lacks
     fails with UNIMPLEMENTED. Clients use both to distinguish versions.
     """
 

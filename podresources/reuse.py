@@ -37,8 +37,8 @@ class Reuse(Generic[T]):
 
 
 def common_ends(one: Sequence[object], other: Sequence[object]) -> tuple[int, int]:
-    """Return how many leading objects are the same in both sequences, and how many trailing ones.
-    No object is counted in both numbers."""
+    """Return the number of leading objects, and the number of trailing objects, that are the same
+    in both sequences. No object is counted in both numbers."""
     shorter = min(len(one), len(other))
     head = _common(one, other, shorter)
     return head, _common(one[::-1], other[::-1], shorter - head)

@@ -82,8 +82,8 @@ class TokenBucket:
         self._last: float | None = None
 
     def allow(self, now: float) -> bool:
-        """True if a call at the time ``now`` is accepted, which uses up a token. ``now`` is in
-        seconds of any clock."""
+        """Accept a call at the time ``now`` by using up a token, and return True. Return False if
+        there is no token. ``now`` is in seconds of any clock."""
         left = self._tokens_at(now) - 1
         # Go computes the wait for a missing token in whole nanoseconds. A wait of less than a
         # nanosecond is 0, so the call is accepted. This also absorbs rounding errors.

@@ -204,7 +204,7 @@ def _probe_bind(path: Path) -> None:
 
 
 def is_alive(path: Path) -> bool:
-    """True if a process is listening on the socket, or if it is unknown whether one is."""
+    """True if a process is listening on the socket, or if this cannot be determined."""
     # Other errors mean a full backlog or missing permissions: a process is probably listening.
     return _connect(path) not in (errno.ECONNREFUSED, errno.ENOENT)
 

@@ -63,7 +63,7 @@ def _verified(verified: Mapping[int, Verified]) -> Iterator[str]:
         "a release and on the mock. The results agree except for the "
         "[named deviations](kubelet-behaviour.md#compared-with-the-kubelet). The other "
         "versions follow their source and release notes, and `devicemanager run` prints a "
-        "warning. 1.25 is the oldest version whose device manager was built.\n"
+        "warning. 1.25 is the oldest version whose device manager was built for this comparison.\n"
     )
     yield "| version | compared with | scenarios | seed |"
     yield "|---|---|---|---|"
@@ -71,7 +71,7 @@ def _verified(verified: Mapping[int, Verified]) -> Iterator[str]:
         if found := verified.get(minor):
             yield f"| 1.{minor} | {found.release} | {found.scenarios:,} | {found.seed} |"
         else:
-            yield f"| 1.{minor} | not compared, only read | | |"
+            yield f"| 1.{minor} | not compared, based only on its source code | | |"
 
 
 def _behaviours() -> Iterator[str]:

@@ -111,7 +111,7 @@ type ClaimDevice struct {
 	Requests []string `json:"requests"`
 	// True if the driver has prepared the device.
 	Prepared bool `json:"prepared"`
-	// The CDI devices that the driver returned for it.
+	// The CDI devices that the driver returned for the device.
 	CDIDevices []string `json:"cdi_devices"`
 }
 
@@ -126,9 +126,9 @@ type ClaimExplanation struct {
 	Text string `json:"text"`
 }
 
-// ClaimResult: A driver's answer to a call for one claim, without a pod.
+// ClaimResult: A driver's response for one claim, in a call that no pod caused.
 type ClaimResult struct {
-	// The driver's error for this claim; empty if it succeeded.
+	// The driver's error for this claim; empty if the call succeeded.
 	Error string `json:"error"`
 	// The prepared devices; empty for NodeUnprepareResources.
 	Devices []ClaimDevice `json:"devices"`
@@ -172,7 +172,7 @@ type ClaimsExplanation struct {
 	Ending bool `json:"ending"`
 	// Error of the last attempt to prepare or unprepare the claims; empty if there is none.
 	Error string `json:"error"`
-	// Seconds until the kubelet retries; null if it does not.
+	// Seconds until the kubelet retries; null if it does not retry.
 	RetryIn *float64           `json:"retry_in"`
 	Claims  []ClaimExplanation `json:"claims"`
 }
@@ -223,7 +223,7 @@ type ContainerInfo struct {
 	Restartable bool `json:"restartable"`
 	// Names of the pod's resource claims that the container uses.
 	Claims []string `json:"claims"`
-	// True if its state is `running`.
+	// True if the container's state is `running`.
 	Running bool `json:"running"`
 	// True for an init container that has run to completion.
 	Finished bool `json:"finished"`
@@ -358,7 +358,7 @@ type DraStatus struct {
 	Drivers []DriverInstance `json:"drivers"`
 	// Sorted by namespace and name.
 	Claims []ResourceClaimInfo `json:"claims"`
-	// Sorted by driver, pool and name. Those of an API server are not included.
+	// Sorted by driver, pool and name. ResourceSlices of an API server are not included.
 	Slices []ResourceSliceInfo `json:"slices"`
 	// Sorted by RPC and driver.
 	Skipped []SkippedCalls `json:"skipped"`
@@ -377,7 +377,7 @@ type DriverCall struct {
 // DriverInstance: A registered instance of a DRA driver.
 type DriverInstance struct {
 	Driver string `json:"driver"`
-	// Path of its service socket.
+	// Path of the instance's service socket.
 	Endpoint string `json:"endpoint"`
 	// The version of the service that the kubelet calls, such as `v1`.
 	Service string `json:"service"`
@@ -728,18 +728,18 @@ type ResourceClaimInfo struct {
 	State ClaimState `json:"state"`
 	// One line for users: what is missing, and the fix.
 	Text string `json:"text"`
-	// The error of the last attempt to prepare or unprepare it; empty if none failed.
+	// Error of the last attempt to prepare or unprepare the claim; empty if there is none.
 	Error string `json:"error"`
 	// The UIDs of the node's pods that use the claim, sorted.
 	Pods []string `json:"pods"`
-	// True if it is in the kubelet's state: a pod has it, or had it.
+	// True if the claim is in the kubelet's state because a pod uses or used it.
 	Held bool `json:"held"`
 	// True if all drivers have prepared the claim since the kubelet started. False after a restart, because the kubelet does not store it; `state` is `prepared` for pods that still run.
 	Prepared    bool `json:"prepared"`
 	Unpreparing bool `json:"unpreparing"`
-	// The drivers of its devices, sorted.
+	// The drivers of the claim's devices, sorted.
 	Drivers []string `json:"drivers"`
-	// Its allocated devices; empty if it is not allocated.
+	// The claim's allocated devices; empty if the claim is not allocated.
 	Devices []ClaimDevice `json:"devices"`
 }
 
@@ -769,11 +769,11 @@ type ResourceSliceInfo struct {
 	Driver     string `json:"driver"`
 	Pool       string `json:"pool"`
 	Generation int64  `json:"generation"`
-	// The node of its devices; or `all`, `selector` or `per device`.
+	// Name of the node that has the slice's devices; or `all`, `selector` or `per device`.
 	Nodes string `json:"nodes"`
-	// Names of its devices.
+	// Names of the slice's devices.
 	Devices []string `json:"devices"`
-	// Names of its counter sets.
+	// Names of the slice's counter sets.
 	CounterSets []string `json:"counter_sets"`
 }
 
@@ -836,7 +836,7 @@ type RunOptions struct {
 
 // Running: State of a running container.
 type Running struct {
-	// Seconds since the epoch; None if an earlier kubelet instance started it.
+	// Seconds since the epoch; None if an earlier kubelet instance started the container.
 	StartedAt *float64 `json:"started_at"`
 }
 
@@ -848,11 +848,11 @@ type SetFault struct {
 	Options map[string]any `json:"options,omitempty"`
 }
 
-// SkippedCalls: Calls to a driver that were not made, because its devices do not need them.
+// SkippedCalls: Calls to a driver that were not made, because the driver's devices do not need the calls.
 type SkippedCalls struct {
 	Driver string `json:"driver"`
 	RPC    string `json:"rpc"`
-	// Number of claims since the kubelet started.
+	// Number of claims, since the kubelet started, for which the driver was not called.
 	Count int64 `json:"count"`
 }
 

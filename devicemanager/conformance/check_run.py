@@ -28,6 +28,7 @@ from devicemanager.conformance.observations import EVER, Observations, parsed_li
 from devicemanager.conformance.outcomes import Failed, Lost, Skipped
 from devicemanager.conformance.stage import Stage
 from devicemanager.conformance.suite_run import SuiteRun
+from devicemanager.core.printable import counted
 from devicemanager.events.calls import Mark
 from protos import deviceplugin_v1beta1 as dp
 
@@ -46,14 +47,16 @@ class CheckRun(SuiteRun):
     def break_device(self, id_: str, when: str = "") -> float:
         """Run the hook break-device, and wait for a device list in which ``id_`` is not healthy.
 
-        Return the seconds. Raises Failed after ``refresh_seconds``; ``when`` ends the error text.
+        Return the seconds until this list. Raises Failed after ``refresh_seconds``; ``when`` ends
+        the error text.
         """
         return self._change("break-device", id_, False, when)
 
     def recover_device(self, id_: str, when: str = "") -> float:
         """Run the hook recover-device, and wait for a device list in which ``id_`` is healthy.
 
-        Return the seconds. Raises Failed after ``refresh_seconds``; ``when`` ends the error text.
+        Return the seconds until this list. Raises Failed after ``refresh_seconds``; ``when`` ends
+        the error text.
         """
         return self._change("recover-device", id_, True, when)
 
@@ -115,7 +118,7 @@ class CheckRun(SuiteRun):
         devices = self.devices(resource)
         ids = list(dict.fromkeys(each.ID for each in devices if each.health == "Healthy"))
         if len(ids) < least:
-            raise Skipped(f"needs {least} healthy devices, the plugin has {len(ids)}")
+            raise Skipped(f"needs {counted(least, 'healthy device')}, the plugin has {len(ids)}")
         return ids
 
     def every_device(self) -> Iterator[tuple[str, dp.Device]]:
@@ -178,8 +181,8 @@ class CheckRun(SuiteRun):
         seconds: float,
         what: str,
     ) -> float:
-        """Wait for a device list of the first resource for which ``is_wanted`` is true. Return the
-        seconds.
+        """Wait until ``is_wanted`` is true for a device list of the first resource. Return the
+        seconds that this took.
 
         After the timeout, raises Failed; ``what`` describes the list in the error.
         """
@@ -196,7 +199,8 @@ class CheckRun(SuiteRun):
         return took
 
     def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
-        """Wait until every resource has registered and sent a device list. Return the seconds.
+        """Wait until every resource has registered and sent a device list. Return the seconds that
+        this took.
 
         Raises Failed after the timeout or if the plugin exits; ``after`` names the cause in the
         error.
@@ -230,7 +234,7 @@ class CheckRun(SuiteRun):
         return f"{reason}, {seconds:g} s after {after}{self._instead(since)}"
 
     def wait_devices(self) -> None:
-        """Wait until the device lists are complete: the first one may be empty or have only some
+        """Wait until the device lists are complete: the first list may be empty or have only some
         devices.
 
         They are complete if they have as many devices as on an earlier stage. If that number is not
@@ -277,8 +281,8 @@ class CheckRun(SuiteRun):
     def first_list(
         self, stream: ListStream, of: str = "a second stream"
     ) -> dp.ListAndWatchResponse:
-        """Return the first device list of a stream. Raises Failed if none comes. ``of`` names the
-        stream in the error."""
+        """Return the first device list of a stream. Raises Failed if no list comes. ``of`` names
+        the stream in the error."""
         try:
             return stream.next(self.limits.start_seconds)
         except CallFailed as error:
@@ -305,7 +309,7 @@ class CheckRun(SuiteRun):
 
     def registers_again(self, since: Mark) -> bool:
         """Wait for a registration after the mark, up to ``refresh_seconds``. Return True if there
-        was one, after further registrations have stopped."""
+        was a registration, after further registrations have stopped."""
         deadline, known = time.monotonic() + self.limits.refresh_seconds, 0
 
         def has_news() -> bool:

@@ -1,4 +1,4 @@
-"""Hardware that the plugin discovers: by default that of this machine, otherwise declared
+"""Hardware that the plugin discovers: by default the hardware of this machine, otherwise declared
 directories."""
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Hardware:
     """Declared hardware. If a response names hardware that was not declared and is not on this
     machine, a check only warns.
 
-    With a directory, the plugin runs in a private mount namespace in which the directory replaces
-    that of this machine. Raises CheckError if a directory does not exist.
+    With a directory, the plugin runs in a private mount namespace in which this directory replaces
+    the machine's directory. Raises CheckError if a directory does not exist.
     """
 
     numa: NumaTopology | None = None
@@ -44,7 +44,7 @@ class Hardware:
 
     @property
     def has_directories(self) -> bool:
-        """True if a declared directory replaces one of this machine."""
+        """True if a declared directory replaces a directory of this machine."""
         return any((self.dev, self.sys, self.cdi))
 
     @property

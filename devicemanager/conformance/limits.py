@@ -63,23 +63,23 @@ class Limits:
     changes: int = limit(50)
     """Number of device changes in a row (W13, L06)."""
     series_seconds: float = limit(15.0)
-    """Longest time for a series of calls or changes (A07, W13, L06). Then the check continues with
-    fewer."""
+    """Longest time for a series of calls or changes (A07, W13, L06). After this time, the check
+    makes no further calls or changes of the series."""
     repeats: int = limit(3)
     """Number of identical calls that must all succeed (O01, S02)."""
     # The kubelet sets no deadlines for these calls, but the admission of all pods waits for them.
     options_seconds: float = limit(1.0)
-    """Duration of GetDevicePluginOptions (O01)."""
+    """Maximum duration of GetDevicePluginOptions (O01)."""
     allocate_warn_seconds: float = limit(1.0)
     """Duration of Allocate; a longer duration is only a warning (A09)."""
     allocate_seconds: float = limit(10.0)
-    """Duration of Allocate (A09)."""
+    """Maximum duration of Allocate (A09)."""
     preferred_seconds: float = limit(1.0)
-    """Duration of GetPreferredAllocation (P05)."""
+    """Maximum duration of GetPreferredAllocation (P05)."""
     # The kubelet's deadline: KubeletPreStartContainerRPCTimeoutInSecs
     # (deviceplugin/v1beta1/constants.go).
     pre_start_seconds: float = limit(30.0)
-    """Duration of PreStartContainer (S01)."""
+    """Maximum duration of PreStartContainer (S01)."""
     stop_seconds: float = limit(10.0)
     """Time from SIGTERM to the exit of the process."""
     stream_end_seconds: float = limit(10.0)
@@ -99,20 +99,20 @@ class Limits:
     list_warn_bytes: int = limit(1 << 20)
     """Size of a device list; a larger size is only a warning (W10)."""
     list_bytes: int = limit(4 << 20)
-    """Size of a device list (W10)."""
+    """Maximum size of a device list (W10)."""
     messages_per_minute: float = limit(1.0)
-    """Number of device lists per minute while no device changes (W12)."""
+    """Maximum number of device lists per minute while no device changes (W12)."""
     # Some growth is normal: connections that are still closing, threads in a pool.
     extra_descriptors: int = limit(2)
     """Number of file descriptors by which a process may grow."""
     extra_threads: int = limit(4)
     """Number of threads by which a process may grow."""
     extra_memory_share: float = limit(0.2)
-    """Part of its memory by which a process may grow: 0.2 is 20 %."""
+    """Share of a process's memory by which the memory may grow: 0.2 is 20 %."""
     extra_memory_bytes: int = limit(8 << 20)
     """Number of bytes by which the memory of a process may grow.
 
-    A growth within ``extra_memory_share`` is accepted, too: of the two limits, the larger one
+    A growth within ``extra_memory_share`` is accepted, too: of the two limits, the larger limit
     applies. In a small program, garbage collection alone changes the memory by more than that
     share.
     """
@@ -121,7 +121,7 @@ class Limits:
     away_cpu_share: float = limit(0.05)
     """Part of a CPU core that a plugin may use without a kubelet (K04)."""
     inotify_instances: int = limit(1)
-    """Number of inotify instances per resource (L07)."""
+    """Maximum number of inotify instances per resource (L07)."""
     random_preferences: int = limit(30)
     """Number of random GetPreferredAllocation requests (P01)."""
     same_preferences: int = limit(10)

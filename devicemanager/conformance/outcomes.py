@@ -71,7 +71,7 @@ class Profile(StrEnum):
     CORE = "core"
     """All checks of severity MUST in the families R, W, T, O, A, P and S."""
     RESILIENT = "resilient"
-    """All checks of severity MUST: those of ``core``, and those in the families K and L."""
+    """All checks of severity MUST: the checks of ``core``, and the families K and L."""
     COMPLETE = "complete"
     """All checks of severity MUST or SHOULD."""
 

@@ -21,7 +21,7 @@ OF_DRIVERS: Final = {
     "pod_uid": "UID of the driver's pod",
     "nri_socket": "socket of the NRI runtime, with the option --nri",
 }
-"""Placeholders of drivers, beside those of plugins, with their meanings."""
+"""Placeholders of drivers with their meanings. A driver also has the placeholders of plugins."""
 OF_CLIENTS: Final = ("socket", "root", "port")
 OF_HOOKS: Final = ("id", "pid", "plugin_dir", "root")
 

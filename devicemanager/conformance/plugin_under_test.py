@@ -91,7 +91,7 @@ class PluginUnderTest:
     """True if the plugin has fixed paths below ``/var/lib/kubelet``. It is then run in a private
     mount namespace."""
     hardware: Hardware = attrs.field(factory=Hardware)
-    """Declared hardware. By default, the plugin discovers that of this machine."""
+    """Declared hardware. By default, the plugin discovers the hardware of this machine."""
     restart: Literal["never", "always"] = "never"
     """With ``always``, the suite starts the plugin again whenever it exits, like a DaemonSet."""
     hooks: Mapping[str, Hook] = attrs.field(factory=dict, converter=_as_hooks)

@@ -17,6 +17,7 @@ import attrs
 import psutil
 
 from devicemanager.conformance.limits import Limits
+from devicemanager.core.printable import counted
 
 __all__ = [
     "ThreadTime",
@@ -66,9 +67,9 @@ class Usage:
 
     def __str__(self) -> str:
         return (
-            f"{self.descriptors} descriptors, {self.threads} threads, "
-            f"{self.memory / (1 << 20):.1f} MiB, {self.inotify} inotify instances, "
-            f"{self.unix_listeners} listening sockets"
+            f"{counted(self.descriptors, 'descriptor')}, {counted(self.threads, 'thread')}, "
+            f"{self.memory / (1 << 20):.1f} MiB, {counted(self.inotify, 'inotify instance')}, "
+            f"{counted(self.unix_listeners, 'listening socket')}"
         )
 
 

@@ -113,7 +113,7 @@ class Check:
         return False
 
     def may_use(self, hook: str) -> bool:
-        """True if the check uses the hook with this name if it is defined."""
+        """True if the check requires this hook, or uses the hook when it is defined."""
         return hook in self.hooks or hook in self.optional_hooks
 
     def data(self) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Verdict:
     reproduce: str = ""
     """Command that runs only this check, with the options of the run."""
     cause: str = ""
-    """ID of the failed check because of which this one was skipped; empty for other verdicts."""
+    """ID of the failed check that is the reason for this skip; empty for other verdicts."""
     needs: tuple[str, ...] = ()
     """What the run lacks for a skipped check, such as ``hook reset`` or ``option --reboot``."""
 
@@ -193,10 +193,9 @@ class Report:
 
     @property
     def profile(self) -> Profile | None:
-        """Highest profile that the plugin passes; None if it passes none.
+        """Highest profile that the plugin passes; None if it passes no profile.
 
-        A run with only some of the checks passes none. Neither does a run in which too many checks
-        were skipped.
+        A run with only some of the checks, or with too many skipped checks, passes no profile.
         """
         # A profile includes all earlier ones, so the first failure decides.
         passed = None
@@ -213,7 +212,7 @@ class Report:
         run = {verdict.check.id for verdict in self.verdicts}
         wanted = [each for each in self.suite.checks() if each.belongs_to(profile)]
         if left_out := sum(each.id not in run for each in wanted):
-            return f"{left_out} of {len(wanted)} checks of {profile.value} were not selected"
+            return f"checks of {profile.value} that were not selected: {left_out} of {len(wanted)}"
         carried_out = Counter(
             each.check.family
             for each in self.verdicts
@@ -222,14 +221,14 @@ class Report:
         for family, least in self.suite.least[profile].items():
             if carried_out[family] < least:
                 return (
-                    f"only {carried_out[family]} of at least {least} checks of "
-                    f"{self.suite.families[family]} were carried out"
+                    f"too few checks of {self.suite.families[family]} were carried out: "
+                    f"{carried_out[family]}, at least {least} needed"
                 )
         return ""
 
     @property
     def profile_text(self) -> str:
-        """Text about the passed profile and the next one, such as ``profile core passed; not
+        """Text about the passed profile and the next profile, such as ``profile core passed; not
         resilient: K01 failed``."""
         passed = self.profile
         next_one = next(filter(self.obstacle, Profile), None)
@@ -269,7 +268,7 @@ _OF_CLAIM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|claim-\d+-\d+
 
 
 def _refusal(verdict: Verdict) -> str:
-    """Return the error with which a driver refuses a claim, without the claim's name and UID.
+    """Return the error with which a driver rejects a claim, without the claim's name and UID.
 
     Empty for all other failures.
     """

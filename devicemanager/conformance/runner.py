@@ -18,9 +18,9 @@ Theory of operation. A run takes four steps.
 
 Some cases need care:
 
-* If a check fails, later ones may fail for the same reason (``Check.repeats``). These wait for its
+* If a check fails, later checks may fail for the same reason (``Check.repeats``). They wait for its
   verdict, and are skipped after a failure. Lanes are ordered so that a check begins before those
-  that wait for it. A lane that need not wait is taken before one that must.
+  that wait for it. A lane that need not wait begins before a lane that must wait.
 * On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
   again on a new stage, and only that result counts. After a failure, the next check gets a new
   stage, too.
@@ -165,7 +165,7 @@ class _Runner:
     _device_counts: dict[str, int] = attrs.field(factory=dict)
     """Number of devices by resource. Empty while it is not known."""
     _causes: dict[str, str] = attrs.field(factory=dict)
-    """ID of the check that shows the cause, by ID of a check that failed or was skipped for it."""
+    """ID of the check that shows the cause, by ID of a check that failed or was skipped."""
     _decided: dict[str, threading.Event] = attrs.field(factory=dict)
     """Events by ID, of checks whose failure other checks may repeat. An event is set when its check
     has ended."""
@@ -270,7 +270,7 @@ class _Runner:
 
     def _learn_devices(self, run: SuiteRun) -> None:
         """Wait for the devices of a plugin that has registered, and count them. Resources with
-        devices become the first ones."""
+        devices become the first resources."""
         run.wait_devices()
         if not self._device_counts:
             counts = dict(run.device_counts())
@@ -323,8 +323,8 @@ class _Runner:
         return [verdict, *(self._skipped(each, reason, first.id) for each in others)]
 
     def _cause(self, check: Check) -> str:
-        """Wait for the checks that ``check`` may repeat. Return the ID of the one that has failed;
-        empty if none has."""
+        """Wait for the checks whose failure ``check`` may repeat. Return the ID of the check that
+        is the cause if one of them has failed; otherwise empty."""
         for id_ in check.repeats:
             if id_ in self._decided:
                 self._decided[id_].wait()
@@ -408,9 +408,10 @@ class _Runner:
                 stage.close()
 
     def _alone(self, check: Check, stage: Stage, shared: _Result) -> _Result:
-        """Run a check that has failed on a used stage again, on a new one, and return its result.
+        """Run a check again, on a new stage, and return the new result.
 
-        If it passes, the plugin was broken before. ``shared`` is the result on the used stage.
+        ``shared`` is the failure of the check on a used stage. If the check passes now, an earlier
+        check had broken the plugin.
         """
         result = self._judge(check, self._new_run(check, stage))
         if result.outcome not in (Outcome.PASS, Outcome.SKIP) or not shared.crash:
@@ -588,7 +589,8 @@ def _result(outcome: Outcome, seen: str, run: SuiteRun, *, is_lost: bool = False
 
 
 def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
-    """Remove a lane that does not have to wait for a verdict; if there is none, the first one.
+    """Remove and return a lane that does not have to wait for a verdict; if there is no such lane,
+    the first lane.
 
     ``is_decided`` returns True if the check with this ID has a verdict.
     """
@@ -603,10 +605,10 @@ def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
 
 
 def in_order(checks: Sequence[Check]) -> list[Check]:
-    """Return the checks of lanes in an order in which none waits for a later one.
+    """Return the checks of lanes in an order in which no check waits for a later check.
 
-    Checks that others wait for come first. The next ones wait for a registration after a restart:
-    if the plugin fails, they take longest, so they begin early.
+    Checks for whose verdict others wait come first. Checks that wait for such a verdict follow:
+    they wait for a registration after a restart, and take longest if it fails.
     """
     by_id = {each.id: each for each in checks}
     awaited = {id_ for each in checks for id_ in each.repeats}

@@ -94,7 +94,7 @@ class RunningPlugin:
         }
 
     def close(self) -> None:
-        """Stop all instances, and run the hook ``cleanup`` after stopping each one."""
+        """Stop all instances, and run the hook ``cleanup`` after stopping each instance."""
         values = self._values("")  # read before the stop, so that the hook gets the process ID
         with contextlib.ExitStack() as stack:
             for process in self.processes:
@@ -147,8 +147,8 @@ class RunningPlugin:
             process.forget_exits()
 
     def exit_text(self) -> str:
-        """Return a text about the plugin's exit, such as ``exit status 1``, with the line of a
-        crash if it has printed one."""
+        """Return a text about the plugin's exit, such as ``exit status 1``. If the plugin has
+        printed a line that reports a crash, the text has this line."""
         status = self.process.exit_status
         if status is None:
             return f"the {self.under_test.kind} is still running"
@@ -189,8 +189,9 @@ class RunningPlugin:
         """Share of one CPU core that the plugin needs since ``begin_idle``; 0 if it has exited
         since. Raises Skipped if psutil is not installed.
 
-        On a busy machine, the plugin gets less than it needs: its threads wait for a core.
-        Therefore the share of each thread is that of the time in which it does not wait.
+        On a busy machine, the plugin gets less than it needs, because its threads wait for a core.
+        Therefore the share of a thread is its CPU time divided by the time in which it does not
+        wait.
         """
         used = self._cpu_seconds() - self._idle_cpu
         threads = self._thread_times()

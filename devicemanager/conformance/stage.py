@@ -47,7 +47,7 @@ class Stage:
         self.limits = limits
         self.on_wait = on_wait
         self.device_counts = device_counts or {}
-        """Number of devices by resource on an earlier stage; empty if there was none."""
+        """Number of devices by resource on an earlier stage; empty without an earlier stage."""
         self.kubelet = self._new_kubelet(plugin, settings)
         self.plugin = self._new_plugin(plugin)
         self._closing = threading.Lock()

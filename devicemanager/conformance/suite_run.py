@@ -41,7 +41,7 @@ class SuiteRun(ABC):
     _registered_before = False
     """True if the plugin has registered since its start."""
     subject: str | None = None
-    """Resource that ``resource`` returns; None for the plugin's first one."""
+    """Resource that ``resource`` returns; None for the plugin's first resource."""
 
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
         self.stage = stage
@@ -59,7 +59,7 @@ class SuiteRun(ABC):
 
     @property
     def resource(self) -> str:
-        """Name of the resource that the check is about, by default the plugin's first one."""
+        """Name of the resource that the check is about, by default the plugin's first resource."""
         return self.subject or self.resources[0]
 
     @property
@@ -112,7 +112,7 @@ class SuiteRun(ABC):
 
     @abstractmethod
     def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
-        """Wait until every resource has registered. Return the seconds.
+        """Wait until every resource has registered. Return the seconds that this took.
 
         Raises Failed after the timeout or if the plugin exits; ``after`` names the cause in the
         error.
@@ -178,7 +178,8 @@ class SuiteRun(ABC):
         return since, self.wait_registered(since, self.limits.recover_seconds, f"restart {number}")
 
     def restart_and_recover(self, after: str = "the restart") -> float:
-        """Restart the kubelet and wait for the plugin's registration; return the seconds.
+        """Restart the kubelet and wait for the plugin's registration. Return the seconds from the
+        restart to the registration.
 
         Raises Failed if the plugin does not register, and Warned if it takes longer than
         ``recover_warn_seconds``.
@@ -223,7 +224,8 @@ class SuiteRun(ABC):
     def observe(self, is_over: Callable[[], bool], seconds: float) -> None:
         """Wait for ``seconds``, or until ``is_over`` is true.
 
-        The time counts in any case, unlike in ``until``: the check judges what happens in it.
+        Unlike in ``until``, the time in which the plugin waits for a core counts, too: the check
+        judges what happens during these seconds.
         """
         end = time.monotonic() + seconds
         while not is_over() and time.monotonic() < end:
@@ -249,15 +251,16 @@ class SuiteRun(ABC):
     def settle(self, seconds: float | None = None) -> None:
         """Wait for ``seconds``, by default ``Limits.settle_seconds``.
 
-        A check calls this before it verifies that something, such as a second registration, has not
-        happened.
+        A check calls this method before it verifies that something has not happened, such as a
+        second registration.
         """
         seconds = self.limits.settle_seconds if seconds is None else seconds
         self.step(f"wait {seconds:g} s")
         time.sleep(seconds)
 
     def wait_recovered(self, since: Mark, after: str) -> float:
-        """Wait like ``wait_registered``, up to ``recover_seconds``. Return the seconds.
+        """Wait like ``wait_registered``, up to ``recover_seconds``. Return the seconds that this
+        took.
 
         Raises Failed, or Warned if this took longer than ``recover_warn_seconds``.
         """

@@ -66,7 +66,7 @@ class Waivers:
 
     def applied(self, id_: str, outcome: Outcome, seen: str) -> tuple[Outcome, str]:
         """Return the outcome and text of a failure or warning after applying the check's waiver, if
-        there is one."""
+        there is a waiver."""
         waiver = self._by_id.get(id_)
         if waiver is None:
             return outcome, seen

@@ -17,7 +17,7 @@ Invariants:
 * The texts of the kubelet are data in ``messages`` and match the kubelet exactly.
 * Only the modules in ``versions`` compare kubelet versions.
 
-Because of this, the same code runs behind gRPC, in replays of recorded scenarios and in
+Code without side effects can run anywhere: behind gRPC, in replays of recorded scenarios and in
 property tests.
 
 Where to start reading: ``allocation.pod`` admits a pod, ``allocation.container`` allocates

@@ -53,10 +53,10 @@ class EndpointInfo:
     id: EndpointId
     resource: ResourceName
     name: str
-    """File name of the socket, or its path if the plugin watcher found it."""
+    """File name of the socket; the socket's path if the plugin watcher found the plugin."""
     options: PluginOptions = PluginOptions()
     devices: DeviceList | None = None
-    """The last device list that the plugin sent; None before the first one."""
+    """The last device list that the plugin sent; None before the first list."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -69,7 +69,7 @@ class _Resource:
     is_listed: bool = False
     """True if a plugin has sent a device list, or the checkpoint names the resource."""
     has_stopped: bool = False
-    """True if all its plugins were disconnected at some time."""
+    """True if the resource was without a connected plugin at some time."""
     stopped_at: float | None = None
     last: EndpointInfo | None = None
     """The endpoint that disconnected last; it is the stopped endpoint of the resource."""
@@ -86,9 +86,9 @@ class _Resource:
 class Disconnection:
     """The effects of a plugin's disconnect on its resource.
 
-    ``endpoint`` disconnected. ``promoted`` is the endpoint that serves the resource from now on,
-    or None if the serving endpoint has not changed or none is left. ``before`` and ``after`` are
-    the resource's device lists.
+    ``endpoint`` disconnected. ``promoted`` is the endpoint that serves the resource from now on;
+    None if the serving endpoint has not changed or no endpoint is left. ``before`` and ``after``
+    are the resource's device lists.
     """
 
     endpoint: EndpointInfo
@@ -106,9 +106,9 @@ class Endpoints:
         """Create an empty registry; the arguments select the behaviour of a kubelet version.
 
         Without ``several``, a resource has one plugin, and a new plugin replaces the old one
-        (before v1.37). With ``lists_of_all``, the last list of any plugin of a resource is the
-        current one, not that of the newest plugin (Q24). With ``list_stays``, the list of a
-        plugin that disconnects stays current while another plugin serves the resource (Q30).
+        (before v1.37). With ``lists_of_all``, the resource has the last list that any of its
+        plugins sent, not the last list of the newest plugin (Q24). With ``list_stays``, the list of
+        a plugin that disconnects stays current while another plugin serves the resource (Q30).
         """
         self._list_stays = list_stays
         self._several = several
@@ -143,8 +143,8 @@ class Endpoints:
         return found.devices if found is not None and found.is_counted else None
 
     def last_list(self, resource: ResourceName) -> DeviceList | None:
-        """Return the last device list of a resource, also after the resource was removed; None
-        without any (the kubelet's ``allDevices``)."""
+        """Return the last device list of a resource, even if the resource was removed (the
+        kubelet's ``allDevices``); None if there is no list."""
         found = self._resources.get(resource)
         # A plugin that registers again leaves the last list as it is until it sends its own.
         if found is not None and found.is_listed:
@@ -167,8 +167,8 @@ class Endpoints:
     def serving(self, resource: ResourceName) -> EndpointInfo | None:
         """Return the endpoint on which Allocate is called for a resource.
 
-        It is the newest connected endpoint, or else the one that disconnected last. None if the
-        resource is unknown.
+        It is the newest connected endpoint; if no endpoint is connected, the endpoint that
+        disconnected last. None if the resource is unknown.
         """
         found = self._resources.get(resource)
         if found is None:

@@ -74,7 +74,7 @@ class PermanentError(DeviceManagerError):
 
 
 class AllocationError(RequestError):
-    """Error for a failed allocation, which rejects the pod with ``UnexpectedAdmissionError``.
+    """Error for a failed allocation. It rejects the pod with ``UnexpectedAdmissionError``.
 
     If other kubelet versions would admit the pod, ``behaviour`` names the field of
     ``devicemanager.core.versions.behaviour.Behaviour`` that differs.

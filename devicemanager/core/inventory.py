@@ -16,6 +16,7 @@ from devicemanager.core import bitset
 from devicemanager.core.api.deviceplugin import HEALTHY, MAX_NUMA_NODES, UNHEALTHY
 from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.ids import DeviceId
+from devicemanager.core.printable import counted
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -36,7 +37,8 @@ class DeviceIndex:
     without_nodes: int
     """Devices with a topology that has no nodes (Q13)."""
     impossible_node: int | None = None
-    """The smallest invalid NUMA node ID that a device names; ``per_node`` does not have it."""
+    """The smallest invalid NUMA node ID that a device names, which is not in ``per_node``; None if
+    all IDs are valid."""
 
     def bits(self, ids: Iterable[DeviceId]) -> int:
         """Return the set of devices with the given IDs; unknown IDs are ignored."""
@@ -154,9 +156,9 @@ EMPTY = DeviceList(_number({}), (), 0)
 def device_list_from(columns: Columns, previous: DeviceList = EMPTY) -> DeviceList:
     """Return the device list for a ListAndWatch response.
 
-    If an ID is repeated, the device has the health text and the NUMA nodes of its last row. But it
-    may be allocated if any of its rows is healthy (``genericDeviceUpdateCallback``, v1.36). The
-    result shares the numbering of ``previous`` if both have the same IDs and topology.
+    If an ID is repeated, the device has the health text and the NUMA nodes of its last row. But the
+    device may be allocated if any of its rows is healthy (``genericDeviceUpdateCallback``, v1.36).
+    The result shares the numbering of ``previous`` if both have the same IDs and topology.
     """
     before = previous.reported
     # Most messages differ from the previous one only in health. Comparing columns runs at C
@@ -208,7 +210,7 @@ class Changes:
 def changes(before: DeviceList, after: DeviceList) -> Changes:
     """Return the difference between two device lists.
 
-    The health of a device differs if only one of the lists allows it to be allocated.
+    The health of a device differs if the device may be allocated in only one of the lists.
     """
     old, new = before.device_index, after.device_index
     if old is new:
@@ -234,7 +236,8 @@ def list_warnings(columns: Columns, devices: DeviceList) -> tuple[str, ...]:
     device_index = devices.device_index
     found = []
     if repeated := len(columns.ids) - len(device_index.ids):
-        found.append(f"{repeated} duplicate device IDs: the kubelet can count a device twice")
+        ids = counted(repeated, "duplicate device ID")
+        found.append(f"{ids}: the kubelet can count a device twice")
     if "" in device_index.index:
         found.append("a device has an empty ID")
     unknown = sorted(set(columns.health) - {HEALTHY, UNHEALTHY})

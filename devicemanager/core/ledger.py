@@ -60,7 +60,7 @@ class AllocatedDevices:
 
 
 LEAKED = PodUid("")
-"""Stands for the pod of devices that are leaked with quirk Q4."""
+"""Empty UID, which stands for the pod that uses the devices that quirk Q4 leaks."""
 
 AllocatedByResource = Mapping[ResourceName, AllocatedDevices]
 """Map of a resource to its devices that are allocated to one container."""
@@ -239,7 +239,8 @@ class Ledger:
         return [] if index is None else sorted(index.users.keys() - device_index.index.keys())
 
     def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
-        """Map each pod that uses any of the given devices of a resource to the devices it uses.
+        """Return the given devices of a resource that are in use, by the UID of the pods that use
+        them.
 
         Kubelets with quirk Q8 ignore the resource: they search all resources for a device ID.
         """
@@ -356,7 +357,7 @@ class Ledger:
             self._pods.pop(draft.pod, None)
 
     def withdraw(self, draft: Draft, others: Iterable[Draft]) -> bool:
-        """Undo the draft of an admission that was interrupted, perhaps while the draft was closed.
+        """Undo the draft of an interrupted admission; the draft can be open, half closed or closed.
 
         ``others`` are the other open drafts. Returns True if devices of the draft had been
         committed. The indexes are rebuilt, because the interrupt may have stopped an update.
@@ -397,7 +398,7 @@ class Ledger:
     def restore(self, entries: Iterable[Entry]) -> None:
         """Add allocated devices, from a checkpoint for example.
 
-        If several entries have the same pod, container and resource, the last one counts.
+        If several entries have the same pod, container and resource, the last entry counts.
         """
         # Each pod is copied only once: a checkpoint can have any number of entries for a pod.
         pods: dict[PodUid, dict[ContainerName, dict[ResourceName, AllocatedDevices]]] = {}

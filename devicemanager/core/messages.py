@@ -39,7 +39,7 @@ CHANGED_REQUEST = (
 )
 UNREGISTERED = "cannot allocate unregistered device {resource}"
 UNREGISTERED_BEFORE = "can't allocate unregistered device {resource}"
-"""The message up to v1.25.9, v1.26.4 and v1.27.1."""
+"""The form of ``UNREGISTERED`` up to v1.25.9, v1.26.4 and v1.27.1."""
 NO_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices {resource}"
 ALLOCATED_UNHEALTHY = (
     "previously allocated devices are no longer healthy; "
@@ -90,9 +90,10 @@ REGISTRATION_SERVER_FAILED = (
     "device plugin registration gRPC server failed and no device plugins can register"
 )
 REGISTRATION_ERROR = "device plugin registration error: " + REGISTRATION_SERVER_FAILED + ": {error}"
-"""Text from v1.32.11, v1.33.7, v1.34.3 and v1.35 on."""
+"""The message of kubelets from v1.32.11, v1.33.7, v1.34.3 and v1.35 on."""
 FAILED_PREPARE = "FailedPrepareDynamicResources"
-"""Reason of the event (pkg/kubelet/events/event.go, v1.32)."""
+"""Reason of the event for a pod whose claims could not be prepared (pkg/kubelet/events/event.go,
+v1.32)."""
 PREPARE_FAILED = "Failed to prepare dynamic resources: {error}"
 BAD_SOCKET_PATH = "bad socketPath, must be an absolute path: {path}"
 
@@ -140,10 +141,10 @@ def _escaped(character: str) -> str:
 
 ALREADY_IN_USE = "device {device} of {resource} is already in use by pod {pod}"
 UNLISTED_DEVICES = (
-    "{count} allocated devices are no longer listed, such as {id!r}: a kubelet from v1.34 on "
-    "panics when it admits their pods again; list them as Unhealthy"
+    "the plugin no longer lists allocated devices ({devices}): a kubelet from v1.34 on panics when "
+    "it admits their pods again; list the devices as Unhealthy"
 )
 NO_SUCH_NUMA_NODE = (
-    "a device is on NUMA node {node}, which this machine does not have: add it to the "
+    "a device is on NUMA node {node}, which this machine does not have: add the node to the "
     "topology (Settings.numa, --numa)"
 )

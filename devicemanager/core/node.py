@@ -29,8 +29,8 @@ class Node:
     """Resources of the node, and the requests of all pods that are placed on it.
 
     ``fixed`` has the node's resources other than devices (``cpu`` in milli-CPUs, ``memory``
-    in bytes, ``pods``). A request for any other resource is compared with the number of
-    allocatable devices if it is a device resource, and ignored otherwise.
+    in bytes, ``pods``). A request for a device resource is compared with the number of allocatable
+    devices. A request for an unknown resource is ignored.
     """
 
     def __init__(

@@ -161,7 +161,7 @@ class Pod:
 
     def without_sidecars(self) -> Pod:
         """Return the pod with ordinary instead of restartable init containers, for a kubelet that
-        does not support restartable ones."""
+        does not support restartable init containers."""
         if not any(container.restartable for container in self.init_containers):
             return self
         ordinary = tuple(attrs.evolve(each, restartable=False) for each in self.init_containers)

@@ -35,7 +35,7 @@ def printable(text: str, longest: int = LONGEST) -> str:
     if left_out > 0:
         text = text[:longest]
     text = re.sub(_UNSAFE, _escaped, text)
-    return f"{text}... ({left_out} more characters)" if left_out > 0 else text
+    return f"{text}... ({counted(left_out, 'more character')})" if left_out > 0 else text
 
 
 def is_printable(text: str) -> bool:

@@ -3,7 +3,7 @@
 An amount is a whole number of nano-units, the smallest step of a quantity, so comparisons are
 exact. Grammar, rounding and canonical text are those of k8s.io/apimachinery/pkg/api/resource
 (``quantity.go``, ``suffix.go``; v1.32). Unlike in that package, an amount has no upper bound
-unless the argument ``largest`` sets one.
+unless the argument ``largest`` sets it.
 """
 
 from __future__ import annotations
@@ -162,10 +162,10 @@ def milli_units(nanos: int) -> int:
 
 
 def round_up(nanos: int, block: int) -> int:
-    """Round an amount of nano-units up to a multiple of ``block`` (> 0)."""
+    """Round an amount of nano-units up to a multiple of ``block`` nano-units (> 0)."""
     return _ceil(nanos, block) * block
 
 
 def round_down(nanos: int, block: int) -> int:
-    """Round an amount of nano-units down to a multiple of ``block`` (> 0)."""
+    """Round an amount of nano-units down to a multiple of ``block`` nano-units (> 0)."""
     return nanos // block * block

@@ -26,7 +26,8 @@ class Rejected(RequestError):
         ``devicemanager.core.versions.behaviour.Behaviour`` that differs. Otherwise empty."""
         self.explanation: AdmissionExplanation | None = None
         self.undecided = False
-        """True if the search for the pod's structured claims reached its limits. They may fit."""
+        """True if the search for devices for the pod's structured claims stopped at a limit. Then
+        it is not known whether the claims fit."""
         super().__init__(f"{reason}: {message}")
 
 

@@ -25,4 +25,4 @@ class Responses:
 
 
 NO_RESPONSES: Final = Responses()
-"""An empty log, without commands and forwarded connections."""
+"""An empty log; commands and forwarded connections are rejected."""

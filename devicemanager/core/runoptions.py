@@ -125,8 +125,8 @@ class RunOptions:
 
 _V = TypeVar("_V")
 _Facts = tuple[tuple[str, str], ...]
-"""Texts that must be equal in two values with the same key. Each pair has the kind of conflict that
-a difference is, and the text."""
+"""Texts that must be equal in two values with the same key. Each pair has the kind of conflict to
+report if the texts differ, and the text."""
 
 
 def _mount_facts(mount: Mount) -> _Facts:

@@ -49,7 +49,10 @@ def run_with_options(
     timeout: float | None = None,
     cdi: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command, and return its output. ``stderr`` begins with what the container lacks."""
+    """Run a command with the settings of a container, and return the completed process.
+
+    Its ``stderr`` begins with a line for each setting that could not be applied.
+    """
     made = bundle_of(options, command, rootfs, cdi)
     done = run(made, backend, capture_output=True, text=True, timeout=timeout)
     notes = "".join(f"{note}\n" for note in made.notes)

@@ -100,7 +100,7 @@ class Directories:
         also prepare the directory of the Pods API.
 
         Raises StartError, and removes nothing, if another kubelet uses these directories or if
-        other users could change one of them.
+        other users could change one of the directories.
         """
         if not self.root.is_absolute():
             raise StartError(messages.BAD_SOCKET_PATH.format(path=self.plugin_socket))
@@ -297,7 +297,8 @@ class TemporaryRoot:
     """
 
     def __init__(self, owner: object, *, in_memory: bool = False) -> None:
-        """Create the directory, with ``in_memory`` on a file system in memory if the host has one.
+        """Create the directory, with ``in_memory`` on a file system in memory if the host has such
+        a file system.
 
         Raises StartError if no directory can be created.
         """

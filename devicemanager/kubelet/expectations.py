@@ -51,7 +51,7 @@ def is_later(entry: Entry, mark: Mark) -> bool:
 class Expected:
     """The criteria and the timeout of an event or call that a wait expects.
 
-    Create one with ``event`` or ``call``.
+    Create an ``Expected`` with ``event`` or ``call``.
     """
 
     within: float
@@ -175,7 +175,7 @@ Step = Expected | EventKind | str
 class Watch:
     """Collector of all events and calls after the mark ``since``; a context manager.
 
-    On entry it collects the stored events and calls, and from then on each new one. ``wake`` is
+    It collects first the stored events and calls, and later each new event and call. ``wake`` is
     called for every new event and call, on the thread that published it.
     """
 

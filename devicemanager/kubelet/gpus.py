@@ -33,12 +33,13 @@ class GpuStats:
     pod: Pod | None
     """Pod with the running container that has the GPU; None if there is none."""
     container: str
-    """Name of that container, or empty."""
+    """Name of the running container that has the GPU; empty if there is none."""
     utilization: float
-    """Percentage of the time."""
+    """Percentage of the time in which the GPU works."""
     used: int
+    """Used memory in MiB."""
     free: int
-    """Memory in MiB."""
+    """Free memory in MiB."""
 
 
 def gpu_stats(store: PodStore, devices: Iterable[DeviceStatus]) -> list[GpuStats]:

@@ -124,7 +124,7 @@ class ResourceClaimsView(Protocol):
 
 
 class KubeletInterface(Protocol):
-    """A mock kubelet, in this process or another one; ``MockKubelet`` documents the members."""
+    """A mock kubelet, in this process or another process; ``MockKubelet`` documents the members."""
 
     @property
     def root(self) -> Path: ...

@@ -32,8 +32,8 @@ def check_descriptors() -> None:
             opened.append(os.dup(opened[0]))
     except OSError as error:
         raise StartError(
-            f"the kubelet cannot start: {error.strerror}: it needs {_DESCRIPTORS} free file "
-            f"descriptors, but only {len(opened)} are free: raise the limit (ulimit -n)"
+            f"the kubelet cannot start: {error.strerror}: free file descriptors: {len(opened)}, "
+            f"needed: {_DESCRIPTORS}: raise the limit (ulimit -n)"
         ) from error
     finally:
         for descriptor in opened:

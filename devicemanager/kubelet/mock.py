@@ -94,10 +94,10 @@ class MockKubelet:
     Use it as a context manager, or call ``start`` and ``stop``. All methods are thread-safe.
     Event callbacks cannot start or stop the kubelet.
 
-    Without ``root``, the constructor creates a temporary directory with a short path, under
-    TMPDIR if that path is short enough. With the durability ``process``, it is in memory unless
-    TMPDIR is set. The directory stays while the kubelet is stopped. It is removed by ``close``, at
-    the end of the with block, or when the program exits.
+    Without ``root``, the constructor creates a temporary directory with a short path: under
+    TMPDIR, unless TMPDIR is itself a long path. With ``Settings.durability`` ``process``, and if
+    TMPDIR is not set, the directory is in memory. It remains while the kubelet is stopped, and is
+    removed by ``close``, at the end of the with block, or when the program exits.
 
     A method whose name ends in ``_async`` does the same as the method without this suffix, and
     does not block the event loop. Cancelling its task ends only the wait: the operation continues.
@@ -185,7 +185,7 @@ class MockKubelet:
         self._life.stop()
 
     def close(self) -> None:
-        """Stop the kubelet and remove its temporary directory, if it has one.
+        """Stop the kubelet, and remove the temporary directory, if there is one.
 
         Raises StopError as ``stop`` does.
         """
@@ -237,8 +237,8 @@ class MockKubelet:
     def reset(self) -> None:
         """Delete all pods, faults and claims of both kinds, and start the kubelet if it is stopped.
 
-        Plugins stay registered. Events and calls stay stored: use ``mark`` to ignore earlier
-        ones. Raises StartError if the start fails.
+        Plugins stay registered. Events and calls stay stored: use ``mark`` to ignore earlier events
+        and calls. Raises StartError if the start fails.
         """
         # Faults first, so that none fires during the reset; claims last, when no pod uses any.
         self._faults.clear()
@@ -428,8 +428,8 @@ class MockKubelet:
 
         ``devices`` are the pod's devices (container → resource → IDs). By default they come from
         the checkpoint, or from a new admission if the checkpoint does not name the pod.
-        ``statuses`` are its container statuses; by default all containers run. ``start_time`` is
-        its start time in seconds since the epoch; the default is now.
+        ``statuses`` are the pod's container statuses; by default all containers run. ``start_time``
+        is the pod's start time in seconds since the epoch; the default is now.
 
         A pod is rejected if one of its devices is allocated to another pod. Raises the same
         errors as ``admit``.
@@ -609,7 +609,7 @@ class MockKubelet:
 
         The command gets the variables, mounts, device nodes and CDI edits of the container. Its
         root file system is the directory ``rootfs``, read-only. ``backend`` is ``crun``, ``runc``
-        or ``namespaces``; the default is the first one that this machine has. ``cdi`` is a
+        or ``namespaces``; the default is the first of these that this machine has. ``cdi`` is a
         directory with CDI files; the default is the host's directories. ``stderr`` begins with a
         line for each setting that is not possible without root. Raises RequestError as
         ``container_options`` does, and for an unknown backend. Raises OciError and CdiError for
@@ -739,15 +739,15 @@ class MockKubelet:
 
         Take a mark before an action, and pass it as ``since`` to the methods that wait for the
         consequences. A call is recorded when it ends, so a call that began before the mark can be
-        found after it. For example, a plugin's devices can become allocatable before its Register
-        ends. To exclude such calls, name the RPC that you expect.
+        found after the mark. For example, a plugin's devices can become allocatable before its
+        Register call ends. To exclude such calls, name the RPC that you expect.
         """
         return self._waits.mark()
 
     def wait_for_resource(
         self, resource: str, count: int | None = None, timeout: float = 10.0
     ) -> None:
-        """Wait until ``count`` devices of the resource are allocatable (None: at least one).
+        """Wait until ``count`` devices of the resource are allocatable (None: at least one device).
 
         With ``count`` 0, a plugin must have registered the resource. Raises WaitTimeout after
         ``timeout`` seconds, with a report of what happened, and RequestError for an invalid
@@ -923,7 +923,7 @@ class MockKubelet:
             for each in manager.claim_infos(self._pods.dra_pods(), (namespace, name)):
                 if (each.namespace, each.name) == (namespace, name):
                     return each
-        raise RequestError(f"no ResourceClaim {namespace}/{name}")
+        raise RequestError(f"unknown ResourceClaim {namespace}/{name}: create it first")
 
     def prepare_claims(
         self, driver: str, claims: Iterable[str], *, endpoint: str | None = None

@@ -23,6 +23,7 @@ from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core.api.codes import go_name
 from devicemanager.core.api.deviceplugin import DEVICE_PLUGIN
 from devicemanager.core.errors import StartError, StopError
+from devicemanager.core.printable import counted
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.topology import ScopeName
 from devicemanager.core.versions.behaviour import StartRemoves
@@ -313,7 +314,7 @@ class KubeletProcess:
             ) from failures[0]
 
     def _stop_all(self) -> list[Exception]:
-        """Call all functions in ``_stops``, the last one first, and return their errors.
+        """Call all functions in ``_stops`` in reverse order, and return their errors.
 
         An interrupt, such as Ctrl-C, is raised after all of them have been called.
         """
@@ -345,8 +346,8 @@ class KubeletProcess:
             self._set_aside(error)
             return
         self.manager.restore(saved)
-        pods = _counted(len(self.manager.pods()), "pod")
-        resources = _counted(len(saved.registered_devices or ()), "resource")
+        pods = counted(len(self.manager.pods()), "pod")
+        resources = counted(len(saved.registered_devices or ()), "resource")
         self._events.publish(
             EventKind.CHECKPOINT_LOADED, f"{self._store.path}: devices of {pods}, {resources}"
         )
@@ -408,7 +409,7 @@ class KubeletProcess:
         using, and the next write would replace the file.
         """
         if "Q21" in self._quirks:
-            self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; it stays in place")
+            self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; the file stays in place")
             return
         raise StartError(str(error)) from error
 
@@ -418,19 +419,15 @@ class KubeletProcess:
         With quirk Q21 the file stays in place, as in the kubelet.
         """
         if "Q21" in self._quirks:
-            self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; it stays in place")
+            self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; the file stays in place")
             return
         try:
             aside = self._store.set_aside()
         except checkpoint.CheckpointError as failed:
-            raise StartError(f"{error}; it cannot be renamed either: {failed}") from failed
+            raise StartError(f"{error}; the file cannot be renamed either: {failed}") from failed
         self.is_fresh = True
         self._events.publish(
             EventKind.CHECKPOINT_SET_ASIDE,
             # Without the advice in str(error), which has just been followed.
             f"{error.source}: {error.problem}; renamed to {aside}, starting without it",
         )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -72,7 +72,7 @@ class LazyResourceClaims:
             return self._allocation
 
     def source(self) -> ClaimSource:
-        """Return the source of claims for one kubelet process, which must close it.
+        """Return the source of claims for one kubelet process. The process must close the source.
 
         Raises StartError for an invalid kubeconfig.
         """

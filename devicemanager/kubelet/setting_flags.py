@@ -112,7 +112,7 @@ FLAGS = (
     ),
     Flag(
         "pod_resources_qps", "serving", "N",
-        "requests per second of PodResources, and of the Pods API",
+        "rate limit of PodResources, and of the Pods API, in requests per second",
         kind=float, least=0.001, default="100", off="no-rate-limit",
     ),
 )  # fmt: skip

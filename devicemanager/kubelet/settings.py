@@ -197,7 +197,7 @@ class Settings:
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict, converter=_as_gates)
     """Feature gates of the kubelet that differ from the version's defaults, by name."""
     behaviour: Behaviour = attrs.field(init=False, eq=False, repr=False)
-    """The differences between kubelet versions, for this version and these feature gates."""
+    """The behaviour that results from ``kubelet_version`` and ``feature_gates``."""
 
     @behaviour.default
     def _behaviour(self) -> Behaviour:
@@ -209,9 +209,9 @@ class Settings:
     """Timeout of GetDevicePluginOptions, which is called before Register is answered. None means no
     timeout, as in the real kubelet: a plugin that hangs gets no response to Register."""
     allocate_timeout: float | None = attrs.field(default=None, validator=_TIMEOUT)
-    """Timeout of Allocate. The kubelet has none: a plugin that hangs blocks the pod."""
+    """Timeout of Allocate. The kubelet has no timeout: a plugin that hangs blocks the pod."""
     preferred_allocation_timeout: float | None = attrs.field(default=None, validator=_TIMEOUT)
-    """Timeout of GetPreferredAllocation. The kubelet has none."""
+    """Timeout of GetPreferredAllocation. The kubelet has no timeout."""
     pre_start_timeout: float | None = attrs.field(default=30.0, validator=_TIMEOUT)
     """Timeout of PreStartContainer, 30 s as in the kubelet."""
     grace_period: float = attrs.field(default=300.0, validator=_number())
@@ -235,9 +235,9 @@ class Settings:
         default=500, validator=_number(1, none=True, whole=True)
     )
     """Number of registrations that all plugin processes may have together. One process can have at
-    most a quarter of those that are free, so that processes that fork leave some to others. None
+    most a quarter of the free registrations, so that processes that fork leave some to others. None
     means no limit, as in the real kubelet. Plugins in the kubelet's own process are not counted.
-    DRA drivers are counted apart from plugins, with the same limits."""
+    DRA drivers are counted separately, with the same limits."""
     pod_resources_qps: float | None = attrs.field(validator=_number(none=True, above=True))
     """Rate limit of PodResources, and of the Pods API, in requests per second. None means no limit.
     The default is 100 if the version has a limit."""
@@ -309,8 +309,8 @@ class Settings:
             (NumaTopology, type(None)), "a NumaTopology, such as NumaTopology.of([0, 1])"
         ),
     )
-    """The node's NUMA nodes and distances. With None they are those of ``providers``; without
-    providers, NUMA nodes are added when devices name them."""
+    """The node's NUMA nodes and distances. With None, the NUMA nodes of ``providers`` are used;
+    without providers, NUMA nodes are added when devices name them."""
     node_name: str = attrs.field(default="mock", validator=_node_name)
     """Name of the node. Structured claims can use pools with this node name and pools without a
     node name."""
@@ -375,7 +375,7 @@ class Settings:
     @property
     def topology_grows(self) -> bool:
         """True if a missing NUMA node is added to the topology when a plugin advertises a device
-        on it."""
+        on this node."""
         return self.numa is None and self._topology_of_providers() is None
 
     def _topology_of_providers(self) -> NumaTopology | None:

@@ -1,8 +1,8 @@
 """The waits of a ``MockKubelet``, for threads and for event loops.
 
-A wait subscribes to the kubelet's events and calls, and checks its condition whenever one is
-published. A condition can also become true without an event or call, just because time passes.
-Therefore waits for conditions also check every ``_POLL_SECONDS`` seconds.
+A wait subscribes to the kubelet's events and calls, and checks its condition whenever an event or
+call is published. A condition can also become true without an event or call, just because time
+passes. Therefore waits for conditions also check every ``_POLL_SECONDS`` seconds.
 
 A wait that times out raises ``WaitTimeout`` with a report: what was expected, why it cannot
 happen (if known), and the events and calls around the start of the wait.
@@ -194,7 +194,8 @@ class Waits:
         return allocatable > 0 if count is None else allocatable == count
 
     def _missing_plugin(self, resource: ResourceName) -> str:
-        """Explain in words why no plugin of a resource is connected; empty if one is connected."""
+        """Explain in words why no plugin of a resource is connected; empty if a plugin is
+        connected."""
         process = self._life.process
         if process is None:
             return "the kubelet is not running; "

@@ -1,4 +1,4 @@
-"""The plugin's side of the socket: write a device plugin, or run a simulated or recorded one.
+"""The plugin's side of the socket: write a device plugin, or run a simulated or recorded plugin.
 
 Theory of operation. A device plugin serves the DevicePlugin API on a unix socket in the kubelet's
 plugin directory, and registers that socket with the kubelet. An author writes a :class:`Plugin`,

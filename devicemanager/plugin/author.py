@@ -127,7 +127,7 @@ class Lister(ABC):
         """Return the last names of the resources: a list, or a generator of whole lists.
 
         The last names ``["red", "blue"]`` stand for ``vendor.com/red`` and ``vendor.com/blue``.
-        Each list replaces the previous one: a plugin is created for each new name, and plugins of
+        Each list replaces the previous list: a plugin is created for each new name, and plugins of
         missing names are stopped. The manager calls this method once. The method has its own
         thread, so it can block forever.
         """

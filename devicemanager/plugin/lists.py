@@ -61,7 +61,7 @@ class DeviceList:
         return self._snapshot
 
     def publish(self, devices: Iterable[Device | str]) -> bool:
-        """Replace the list. Return False if the new list equals the old one."""
+        """Replace the list. Return False if the new list equals the old list."""
         if os.getpid() != self._pid:
             raise PluginError(
                 "devices were updated in a forked child, which serves no kubelet: send them to "

@@ -78,8 +78,8 @@ def decide(observation: Observation, settings: PluginSettings) -> Decision:
 def _watch(observation: Observation, registered_at: float, settings: PluginSettings) -> Decision:
     """Return the next action of a registered plugin.
 
-    It is WATCH while a stream is open or the pause before the next registration is not over.
-    After this pause, it is SERVE, which leads to a new registration.
+    The action is WATCH while a stream is open, and until the pause before the next registration is
+    over. After this pause, the action is SERVE, which leads to a new registration.
     """
     streams = observation.streams
     # Only an open stream proves that the plugin is registered.

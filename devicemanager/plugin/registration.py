@@ -102,7 +102,8 @@ class DirectRegistration:
 class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
     """Registration by the kubelet's plugin watcher, which finds the plugin's socket.
 
-    A starting kubelet processes all existing sockets, so the plugin need not detect its restarts.
+    A starting kubelet processes all existing sockets, so the plugin need not detect restarts of the
+    kubelet.
     """
 
     def __init__(self, directory: Path, resource: str) -> None:

@@ -109,7 +109,7 @@ class PluginSettings:
     """Maximum number of threads that serve the calls and streams of one resource."""
 
     max_streams: int = attrs.field(default=8, validator=_positive)
-    """Maximum number of ListAndWatch streams of one resource; a further one ends the oldest."""
+    """Maximum number of ListAndWatch streams of one resource; one more ends the oldest stream."""
 
     reject_unhealthy: bool = True
     """True if allocating an unhealthy device fails with FAILED_PRECONDITION."""

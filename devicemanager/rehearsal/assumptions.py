@@ -33,7 +33,7 @@ def _of_cpus_and_memory(aligned: Alignment) -> Iterator[str]:
     if aligned.cpu_policy == STATIC_CPU or aligned.memory_policy == STATIC_MEMORY:
         yield (
             "exclusive CPUs and memory follow the source of the kubelet's CPU manager and memory "
-            "manager: they are only read, not compared with real ones"
+            "manager; they were not compared with a real kubelet"
         )
     if aligned.cpu_policy == STATIC_CPU and aligned.cpu_options:
         yield f"CPU manager policy options are ignored: {', '.join(aligned.cpu_options)}"

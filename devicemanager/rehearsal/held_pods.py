@@ -1,4 +1,4 @@
-"""The pods of a snapshot. Each requests exactly what is allocated to it.
+"""The pods of a snapshot. Each pod requests exactly what is allocated to it.
 
 A snapshot contains no pod specs. Therefore each container requests its allocated devices, exclusive
 CPUs and exclusive memory, and each pod names the ResourceClaims that are prepared for it. A
@@ -25,7 +25,7 @@ _CPU, _MEMORY = ResourceName("cpu"), ResourceName("memory")
 _SOME: Mapping[ResourceName, int] = {_CPU: 100, _MEMORY: 1}
 """Requests of a container without exclusive CPUs, in a pod with exclusive CPUs.
 
-They make the pod Guaranteed. Without a whole CPU, the container gets no exclusive one.
+They make the pod Guaranteed. Without a whole CPU, the container gets no exclusive CPU.
 """
 
 

@@ -71,7 +71,7 @@ def rehearse(
 
 
 def _plugins(pods: Sequence[HeldPod]) -> list[str]:
-    """Return the resources of plugins that can affect an outcome: those that pods use."""
+    """Return the resources whose plugins can affect an outcome, because pods use the resources."""
     return sorted({resource for held in pods for resource in held.resources})
 
 

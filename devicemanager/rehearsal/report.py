@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from devicemanager.core.printable import counted
 from devicemanager.rehearsal.result import Devices, Fate, Outcome, PodResult, Rehearsal
 
 __all__ = ["HEADER", "as_data", "markdown", "rows", "summary"]
@@ -15,22 +16,23 @@ HEADER = ("POD", "OUTCOME", "DEVICES", "ORDERS")
 def summary(result: Rehearsal) -> str:
     """Return one line that says whether pods would be lost."""
     if not result.kubelet_starts:
-        return f"the kubelet does not start: {len(result.pods)} pods would be lost"
+        return f"the kubelet does not start: {counted(len(result.pods), 'pod')} would be lost"
     pods, lost = len(result.pods), sum(pod.can_be_lost for pod in result.pods)
     without = sum(pod.without_devices > 0 and not pod.can_be_lost for pod in result.pods)
     certain = sum(pod.is_always_lost for pod in result.pods)
     verb = "would" if result.orders == 1 else "can"
     if lost:
-        text = f"{lost} of {pods} pods {verb} be lost"
+        text = f"{lost} of {counted(pods, 'pod')} {verb} be lost"
         text += "" if result.orders == 1 else f", {certain} of them in every order"
         text += f", and {without} more {verb} be without their devices" if without else ""
     else:
-        text = f"{pods} pods, none would be lost"
+        text = f"{counted(pods, 'pod')}, none would be lost"
         text += f", but {without} {verb} be without their devices" if without else ""
     if result.orders == 1 or not result.bad_orders:
         return text
     kind = "all" if result.all_orders else "a sample of"
-    return f"{text}; {result.bad_orders} of {kind} {result.orders} orders lose pods or devices"
+    orders = f"{result.bad_orders} of {kind} {result.orders} orders"
+    return f"{text}; {orders} {'loses' if result.bad_orders == 1 else 'lose'} pods or devices"
 
 
 def rows(result: Rehearsal) -> Iterator[tuple[str, str, str, str]]:

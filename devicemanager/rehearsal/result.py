@@ -39,8 +39,8 @@ class Outcome:
     devices: Devices = attrs.field(factory=dict, hash=False)
     """The pod's devices after all steps."""
     missing: tuple[str, ...] = ()
-    """Resources and DRA drivers whose devices the pod uses, but no longer has or does not get at
-    its next start. Empty for a pod that is lost or deleted."""
+    """Resources and DRA drivers whose devices the pod needs, but has lost or will not get at its
+    next start. Empty for a pod that is lost or deleted."""
 
     @property
     def is_lost(self) -> bool:
@@ -121,7 +121,7 @@ class Rehearsal:
 
     @property
     def moved(self) -> Mapping[tuple[str, str], tuple[str, str]]:
-        """Names of the pods before and after, by device that moves to another pod.
+        """For each device that moves to another pod: the names of the old and the new pod.
 
         Keys: resource and device ID. For each pod, the most frequent outcome counts.
         """

@@ -69,12 +69,12 @@ class Plan:
 
     @property
     def all_pods(self) -> tuple[HeldPod, ...]:
-        """The pods of the snapshot and then the new ones."""
+        """The pods of the snapshot, then the new pods."""
         return (*self.pods, *self.new)
 
     @property
     def started_again(self) -> tuple[HeldPod, ...]:
-        """The pods that a start admits again: those of the snapshot and those that a step admits
+        """The pods that a start admits again: pods of the snapshot, and pods that a step admits
         before the last start. Empty if there is no start."""
         found: tuple[HeldPod, ...] = ()
         admitted = 0

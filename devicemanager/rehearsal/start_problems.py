@@ -47,7 +47,8 @@ def lost_checkpoint(node: Node) -> LostCheckpoint | None:
 
 
 class KubeletFails(Exception):
-    """Error of a kubelet that does not start. The message is the kubelet's, or describes it."""
+    """Error of a kubelet that does not start. The message is that of the kubelet, or describes the
+    problem."""
 
     def __init__(
         self,

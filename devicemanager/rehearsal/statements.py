@@ -107,7 +107,8 @@ def _of_plugins(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> Iter
     # A panic affects all pods for one reason.
     ran = [each for each in ran if each.panic is None]
     for held in plan.all_pods:
-        of_pod = f"{evidence}; CPUs and memory only read" if held.has_cpus_or_memory else evidence
+        more = "; CPUs and memory based only on the source code"
+        of_pod = f"{evidence}{more}" if held.has_cpus_or_memory else evidence
         for text, advice in (*_missing(plan, held, ran), *_rejected(plan, held, ran)):
             yield Statement(text, of_pod, advice)
 
@@ -145,7 +146,7 @@ def _rejected(plan: Plan, held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[s
 
 
 def _share(count: int, ran: Sequence[Ran]) -> str:
-    """Return the share of orders as text; empty for all of them."""
+    """Return the share of all orders as text; empty if ``count`` is the number of all orders."""
     return "" if count == len(ran) else f" in {count} of {len(ran)} orders of plugins and pods"
 
 

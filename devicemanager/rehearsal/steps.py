@@ -45,10 +45,10 @@ class Configure:
     scope: str | None = None
     """Scope of the Topology Manager."""
     options: Mapping[str, str] = attrs.field(factory=dict)
-    """Policy options of the Topology Manager to add to the present ones, by name."""
+    """Policy options of the Topology Manager, by name, in addition to the present options."""
 
     def then(self, later: Configure) -> Configure:
-        """Return one step with the effect of this one and then ``later``."""
+        """Return one step with the effect of this step followed by ``later``."""
         return Configure(
             later.kubelet_version or self.kubelet_version,
             later.policy or self.policy,

@@ -50,7 +50,7 @@ class Part:
 
 
 class Listening(enum.StrEnum):
-    """State of a socket."""
+    """Whether a process is listening on a socket."""
 
     LISTENING = "listening"
     """A process is listening on the socket."""

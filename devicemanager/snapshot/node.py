@@ -3,7 +3,7 @@
 Two parts of a snapshot show which pod has which device. PodResources shows the allocations of the
 running kubelet, by pod name and without init containers. The checkpoint shows the allocations that
 a restarted kubelet will load, by pod UID. Most rules compare the two. Therefore both are mappings
-from a device to its pods: ``allocated_to`` and ``saved_for``. ``names`` has the names of the UIDs.
+from a device to its pods: ``allocated_to`` and ``saved_for``. ``names`` maps UIDs to pod names.
 """
 
 from __future__ import annotations
@@ -64,20 +64,22 @@ class Node:
 
     @cached_property
     def names(self) -> Names:
-        """Names of the pods in both files, by UID. Pods whose name is unknown are left out."""
+        """Names, by UID, of the pods in the checkpoint and in the DRA manager's state file. Pods
+        whose name is unknown are left out."""
         saved = None if self.saved is None else self.saved.checkpoint
         return {**self.names_of_claims(self.claims), **self.names_in(saved)}
 
     def names_in(self, saved: Checkpoint | None) -> Names:
-        """Return the names of the pods in ``saved``, a checkpoint of this node. It may differ from
-        the one in the snapshot."""
+        """Return the names of the pods in ``saved``, a checkpoint of this node, by UID. ``saved``
+        may differ from the checkpoint in the snapshot."""
         names = dict(from_directories(self.snapshot.directories))
         if saved is not None and self.snapshot.pods is not None:
             names |= from_pod_resources(saved, self.snapshot.pods)
         return names
 
     def names_of_claims(self, claims: Iterable[dra.ClaimState]) -> Names:
-        """Return the names of the pods that hold ``claims``, which are claims of this node."""
+        """Return the names, by UID, of the pods that hold ``claims``. These must be claims of this
+        node."""
         names = from_claims(claims, self.snapshot.pods or ())
         return {**from_directories(self.snapshot.directories), **names}
 

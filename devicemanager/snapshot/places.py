@@ -40,7 +40,7 @@ class Places:
         plugin_dir: Path | None = None,
         config: Path | None = None,
     ) -> Places:
-        """Find the paths of a kubelet: the one that runs on ``host``, or the one with the directory
+        """Find the paths of the kubelet that runs on ``host``, or of the kubelet with the directory
         ``root``.
 
         If ``root`` is given, a running kubelet is ignored, because it is a different kubelet.

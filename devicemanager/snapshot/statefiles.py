@@ -39,7 +39,7 @@ class CpuState:
     """Exclusive CPUs by pod UID and container name."""
     checksum: int
     expected: tuple[int, ...]
-    """Correct checksums for this data: a kubelet writes one of them. Empty if they cannot be
+    """Correct checksums for this data: a kubelet writes one of these. Empty if they cannot be
     computed."""
 
     @property

@@ -1,9 +1,9 @@
 """``ApiNode``: a mock kubelet as a node of an API server in the same process.
 
 Theory of operation. The server has a Node object and the controllers: it schedules pods, and
-creates, allocates, reserves and releases their ResourceClaims. A thread compares the pods that are
-bound to the node with those of the kubelet. It does so after each change on the server and each
-event of the kubelet:
+creates, allocates, reserves and releases their ResourceClaims. After each change on the server and
+each event of the kubelet, a thread compares the pods that are bound to the node with the pods of
+the kubelet:
 
 * a pod that the scheduler cannot bind is an event of the kubelet;
 * a pod that the kubelet does not know is admitted, and its containers start;
@@ -51,7 +51,7 @@ class ApiNode:
     """
 
     def __init__(self, node: str, *, port: int = 0) -> None:
-        """``node`` is the name of the node; ``port`` is the server's port, 0 for a free one."""
+        """``node`` is the name of the node; ``port`` is the server's port, 0 for a free port."""
         self.server = FakeApiServer(port=port)
         """The API server. Tests can change its objects, and inject faults."""
         self._node = node

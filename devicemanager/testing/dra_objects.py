@@ -27,7 +27,7 @@ __all__ = [
 
 _GROUP = "resource.k8s.io/v1"
 DRIVER = "gpu.example.com"
-"""Default name of the driver: that of the simulated driver."""
+"""Default name of the driver: the name that the simulated driver has by default."""
 _ENTRY = "my-inline-claim"
 _REQUEST = "my-request"
 
@@ -101,7 +101,7 @@ def external_claim(
 def claim_template(
     name: str, spec: Mapping[str, Any] | None = None, namespace: str = "default"
 ) -> Object:
-    """Return a ResourceClaimTemplate; ``spec`` is that of its claims."""
+    """Return a ResourceClaimTemplate; ``spec`` is the spec of its claims."""
     return _object("ResourceClaimTemplate", name, {"spec": dict(spec or claim_spec())}, namespace)
 
 
@@ -110,7 +110,7 @@ def pod_inline(
 ) -> tuple[Object, Object]:
     """Return a pod with one container and one claim, and the template of the claim.
 
-    The template has the name of the pod. ``spec`` is that of the claim.
+    The template has the name of the pod. ``spec`` is the spec of the claim.
     """
     template = claim_template(name, spec, namespace)
     entry = {"name": _ENTRY, "resourceClaimTemplateName": name}

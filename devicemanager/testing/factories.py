@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
+from devicemanager.core.printable import counted
 from devicemanager.events.stream import Event
 from devicemanager.io.clock import Clock
 from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
@@ -96,7 +97,7 @@ def _events(kubelet: MockKubelet, after: int) -> str:
     start = events[0].time
     lines = [f"kubelet in {kubelet.root}"]
     if len(events) > _SHOWN_EVENTS:
-        lines.append(f"  ({len(events) - _SHOWN_EVENTS} earlier events are not shown)")
+        lines.append(f"  ({counted(len(events) - _SHOWN_EVENTS, 'earlier event')} not shown)")
     lines += [_line(event, start) for event in events[-_SHOWN_EVENTS:]]
     return "\n".join(lines)
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from devicemanager.core.errors import DeviceManagerError
-from devicemanager.core.printable import printable
+from devicemanager.core.printable import counted, printable
 from devicemanager.events.stream import EventKind
 from devicemanager.io.clock import Cancel
 from devicemanager.kubelet.arguments import check_resource
@@ -139,8 +139,8 @@ class PluginProcess:
     def terminate(self, timeout: float = _STOP_SECONDS) -> int:
         """Send SIGTERM and wait for the exit. Return the exit status, or -N after signal N.
 
-        With ``restart="always"``, the command is then restarted. Raises WaitTimeout if it still
-        runs after ``timeout`` seconds, and ProcessEnded if it does not run at the call.
+        With ``restart="always"``, the command is then restarted. Raises WaitTimeout if the command
+        still runs after ``timeout`` seconds, and ProcessEnded if it was not running at the call.
         """
         return self._end(signal.SIGTERM, timeout)
 
@@ -254,7 +254,8 @@ class PluginProcess:
             found = counts.get(resource, 0)
             return found > 0 if count is None else resource in counts and found == count
 
-        what = f"{'any' if count is None else count} devices of {resource} from {self.name}"
+        devices = "any devices" if count is None else counted(count, "device")
+        what = f"{devices} of {resource} from {self.name}"
         self._kubelet.wait_for(allocatable, timeout, what)
 
     def wait(self, timeout: float = _STOP_SECONDS) -> int:

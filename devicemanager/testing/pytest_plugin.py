@@ -133,7 +133,7 @@ def make_mock_kubelet(
 def _keep_threads(config: pytest.Config) -> None:
     """Reuse threads of one kubelet for the next kubelets, until the end of the session.
 
-    The threads are those of directory observers, of the event loop that dials plugins, and of gRPC.
+    These are threads of directory observers, of the event loop that dials plugins, and of gRPC.
     The kernel needs 7 ms to close an observer's inotify instance; gRPC's threads end with the last
     channel or server.
     """
@@ -190,7 +190,7 @@ def session_mock_kubelet(
 
 @pytest.fixture
 def mock_kubelet(make_mock_kubelet: MockKubeletFactory) -> MockKubelet:
-    """New mock kubelet in a new directory, which is stopped after the test.
+    """New mock kubelet in a new directory. It is stopped after the test.
 
     An error on one of its server threads fails the test.
     """
@@ -240,7 +240,7 @@ def simulated_pools(mock_kubelet: MockKubelet) -> Callable[..., None]:
 def plugin_process(
     request: pytest.FixtureRequest, mock_kubelet: MockKubelet
 ) -> Iterator[PluginProcessFactory]:
-    """Factory of plugin processes in any language, which end with the test.
+    """Factory of plugin processes in any language. The processes end with the test.
 
     Example:
     ``plugin_process(["./my-plugin", "--socket-dir", "{plugin_dir}"], "vendor.com/gpu", 8)``.

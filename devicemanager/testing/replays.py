@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from itertools import groupby
 
+from devicemanager.core.printable import counted
 from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
 from devicemanager.plugin.recording import Recording, ReplayPlugin
@@ -70,4 +71,4 @@ def _wait(plugin: ReplayPlugin, kubelet: MockKubelet, after: int, timeout: float
         new = [e for e in events if e.number > after and e.resource == plugin.resource]
         return len(new) >= expected
 
-    kubelet.wait_for(listed, timeout, f"{expected} lists of {plugin.resource}")
+    kubelet.wait_for(listed, timeout, f"{counted(expected, 'list')} of {plugin.resource}")

@@ -78,7 +78,7 @@ class PodsService:
         self._intercept = intercept
 
     def list(self, request: bytes) -> bytes:
-        """Answer ListPods."""
+        """Return the serialized response to ListPods."""
 
         def answer() -> bytes:
             pods = self._guarded(self._source.pods)
@@ -87,7 +87,7 @@ class PodsService:
         return self._answer(v1alpha1_grpc.LIST_PODS, v1alpha1.ListPodsRequest, request, answer)
 
     def get(self, request: bytes) -> bytes:
-        """Answer GetPod."""
+        """Return the serialized response to GetPod."""
 
         def answer() -> bytes:
             uid = v1alpha1.GetPodRequest.FromString(request).podUID
@@ -101,7 +101,8 @@ class PodsService:
     def watch(
         self, request: bytes, watcher: Watcher, is_cancelled: Callable[[], bool]
     ) -> Iterator[bytes]:
-        """Answer WatchPods until ``watcher`` is closed. The caller must then call ``unwatch``.
+        """Yield the serialized events of WatchPods until ``watcher`` is closed. After that, the
+        caller must call ``unwatch``.
 
         ``is_cancelled`` returns true if the client has ended the watch.
         """

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 
 CHANNEL_SIZE = 100
-"""Number of waiting events with which a queue can be full (``WatchPods``,
-pkg/kubelet/apis/pods/server.go, v1.37)."""
+"""Number of unread events in a queue that is full if its client is too slow (``WatchPods``,
+pkg/kubelet/apis/pods/server.go, v1.37). A shorter queue is never full."""
 
 PATIENCE = 1.0
 """Seconds without reading after which a client is too slow."""
 
 LIMIT_BYTES = 32 << 20
+"""A queue with ``CHANNEL_SIZE`` events and this many bytes is full even if its client is not too
+slow."""
 
 
 class EventType(StrEnum):

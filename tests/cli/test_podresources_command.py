@@ -29,7 +29,7 @@ def test_server_runs_until_sigterm(tmp_path):
                 assert [pod.name for pod in client.list()] == ["a", "b"]
         finally:
             process.send_signal(signal.SIGTERM)
-    assert lines[1:] == ["ready: 1 pods, 1 steps\n", "step 1: 2 pods\n"]
+    assert lines[1:] == ["ready: 1 pod, 1 step\n", "step 1: 2 pods\n"]
     assert process.returncode == 0
     assert not socket.parent.exists()
 
@@ -49,7 +49,7 @@ def test_part_of_the_script_can_come_from_standard_input(tmp_path):
             lines = [process.stdout.readline() for _ in range(2)]
         finally:
             process.send_signal(signal.SIGTERM)
-    assert lines[1] == "ready: 1 pods, 1 steps\n"
+    assert lines[1] == "ready: 1 pod, 1 step\n"
     assert process.returncode == 0
 
 

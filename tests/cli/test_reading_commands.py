@@ -205,7 +205,7 @@ def test_show_as_text(file: Path, capsys: Any) -> None:
         "    PCI device 10de:20b0",
     ]
     assert lines[10] == f"  {NIC}: no devices"
-    assert lines[11].startswith("    allocation response unreadable: 1 bytes are not")
+    assert lines[11].startswith("    allocation response unreadable: invalid Contain")
     assert lines[12:] == [
         "pod u-2, container main",
         f"  {NIC}: n0 on NUMA node 0",
@@ -227,7 +227,7 @@ def test_show_as_json(file: Path, capsys: Any) -> None:
     assert first["settings"]["envs"] == {"GPUS": "0\n1"}
     assert first["settings_error"] is None
     assert second["settings"] is None
-    assert second["settings_error"].startswith("1 bytes are not")
+    assert second["settings_error"].startswith("invalid ContainerAllocateResponse of 1 byte ")
     assert shown["schema"] == "devicemanager.checkpoint/v1"
     assert shown["problems"] == []
     assert shown["checksum"] == shown["expected_checksum"]

@@ -296,8 +296,8 @@ def test_temporary_root_is_removed_and_output_is_text(tmp_path: Path) -> None:
     [
         (
             "1.20",
-            "devicemanager: warning: kubelet 1.20 follows its source and was not compared with a "
-            "real kubelet\n",
+            "devicemanager: warning: the mock of kubelet 1.20 was not compared with a real "
+            "kubelet\n",
         ),
         ("1.36", ""),
     ],

@@ -162,9 +162,9 @@ def test_report_begins_with_problems(shown: Any) -> None:
         "1 error",
         "",
         f"ERROR: device g0 of {GPU} is allocated to 2 pods: ml/a, ml/b",
-        "  by PodResources",
+        "  according to PodResources",
         "  -> delete one of the pods, and do not trust what the device computed while both had it",
-        "  -> restart nothing before you delete it: both pods would get the device again",
+        "  -> restart nothing before you delete the pod: both pods would get the device again",
         "  see docs/broken-node.md#two-pods-on-one-device "
         "https://github.com/kubernetes/kubernetes/issues/137534 "
         "https://github.com/kubernetes/kubernetes/issues/75880",

@@ -156,7 +156,7 @@ def test_rejected_slices_fail_on_a_stage_that_expects_no_devices() -> None:
     with contextlib.closing(stage):
         begun = DriverRun(stage, (DRIVER,), "start")
         begun.start()
-        with pytest.raises(Skipped, match="needs 1 devices"):
+        with pytest.raises(Skipped, match="needs 1 device to allocate"):
             begun.claims()
         for check in select(["DS01", "DS02"]):
             with pytest.raises(Failed, match="Too many: 130: must have at most 128 items"):

@@ -52,7 +52,7 @@ def test_claim_from_its_creation_to_its_end(kubelet, mock_kubelet, simulated_dri
     assert kubelet.claim_info("default", "gpu").state is ClaimState.NOT_USED
     kubelet.resource_claims.remove("ResourceClaim", "gpu")
     assert kubelet.dra_status().claims == ()
-    with pytest.raises(RequestError, match=r"^no ResourceClaim default/gpu$"):
+    with pytest.raises(RequestError, match=r"^unknown ResourceClaim default/gpu: create it first$"):
         kubelet.claim_info("default", "gpu")
 
 

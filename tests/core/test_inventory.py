@@ -135,7 +135,7 @@ def test_warnings_about_a_list():
     ]
     columns = Columns.of(rows)
     assert list_warnings(columns, device_list_from(columns)) == (
-        "1 duplicate device IDs: the kubelet can count a device twice",
+        "1 duplicate device ID: the kubelet can count a device twice",
         "a device has an empty ID",
         "invalid health 'Sick': counts as Unhealthy",
         "invalid NUMA node -5: the device fits no node; use 0 to 1023",

@@ -189,7 +189,7 @@ def test_quirk_q21_starts_with_an_unreadable_checkpoint(
         kubelet = start(attrs.evolve(PATIENT, quirks={"Q21"}))
     assert path.read_bytes() == data
     event = kubelet.wait_for_event(EventKind.CHECKPOINT_FAILED, after=0)
-    assert event.message.endswith("; it stays in place")
+    assert event.message.endswith("; the file stays in place")
     assert not kubelet.manager.pods()
 
 

@@ -128,7 +128,7 @@ def test_garbage_ends_the_stream(kubelet: MockKubelet, garbage: bytes) -> None:
     """The stream is closed with one line; the next registration works."""
     with raw(kubelet, hostile.lists(hostile.devices("d0"), garbage)) as plugin:
         ended = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
-        assert "are not a ListAndWatchResponse" in ended.message
+        assert "invalid ListAndWatchResponse of" in ended.message
         assert "the plugin is broken" in ended.message
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 1}, {R: 0})
         plugin.lists = hostile.TWO_DEVICES
@@ -191,7 +191,7 @@ def test_plugin_that_never_sends_a_list(kubelet: MockKubelet) -> None:
         assert admission.admitted
         assert admission.containers["main"].devices == {}
         [event] = kubelet.events.recent(EventKind.UNKNOWN_RESOURCE)
-        assert "it runs without it" in event.message
+        assert "the container runs without the resource" in event.message
 
 
 @pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])

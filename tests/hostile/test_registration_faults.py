@@ -425,7 +425,7 @@ def test_promotion_keeps_allocatable(kubelet: MockKubelet) -> None:
             seen = allocatables(kubelet)
             end.set()
             promoted = kubelet.wait_for_event(EventKind.PROMOTED, after=0)
-            assert promoted.message == f"{R}: 1.sock serves now"
+            assert promoted.message == f"{R}: plugin 1.sock now serves the resource"
         second.stop()
         kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.PROMOTED)) == 2)
         assert set(seen) == {2}

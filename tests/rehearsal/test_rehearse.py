@@ -196,7 +196,7 @@ def test_kubelet_does_not_start_with_a_bad_state_file(files: dict[str, bytes], e
     assert not result.kubelet_starts
     [statement] = result.statements
     assert statement.text.startswith(f"the kubelet does not start: {error}")
-    assert statement.basis == "1.37, only read in the source"
+    assert statement.basis == "1.37, based only on its source code"
     assert "move the file away" in statement.advice
     # A running kubelet does not read the file.
     assert rehearse(attrs.evolve(WHOLE, config=config, **files), [Drain()]).kubelet_starts
@@ -269,7 +269,7 @@ def test_new_pod_with_an_unknown_resource_is_without_devices() -> None:
 
 def test_version_without_a_comparison_is_named_as_read() -> None:
     result = rehearse(WHOLE, [Configure(kubelet_version="1.38"), Reboot()])
-    assert {each.basis for each in result.statements} == {"1.38, only read in the source"}
+    assert {each.basis for each in result.statements} == {"1.38, based only on its source code"}
 
 
 def test_missing_parts_are_assumptions() -> None:
@@ -307,7 +307,7 @@ def test_cpus_and_memory_are_named_as_only_read() -> None:
 
     read = (
         "exclusive CPUs and memory follow the source of the kubelet's CPU manager and memory "
-        "manager: they are only read, not compared with real ones"
+        "manager; they were not compared with a real kubelet"
     )
     assert said({}) == []
     assert said({"memoryManagerPolicy": "Static"}) == [read]
@@ -322,7 +322,7 @@ def test_cpus_and_memory_are_named_as_only_read() -> None:
         WHOLE, cpu_state=cpus, config=KubeletConfig("c", {"cpuManagerPolicy": "static"})
     )
     said_of = {each.text.split()[1]: each.basis for each in rehearse(node, [Reboot()]).statements}
-    assert said_of["ml/train"].endswith("of 1.37.2; CPUs and memory only read")
+    assert said_of["ml/train"].endswith("of 1.37.2; CPUs and memory based only on the source code")
     assert said_of["ml/infer"].endswith("of 1.37.2")
 
 

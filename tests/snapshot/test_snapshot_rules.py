@@ -112,7 +112,7 @@ CASES = {
     "no-checkpoint": (
         without(WHOLE, layout.CHECKPOINT, "no such file", absent=True),
         Kind.CHECKPOINT_MISSING,
-        "there is no checkpoint, and 3 devices are allocated",
+        "there is no checkpoint; number of allocated devices: 3",
     ),
     "two-pods-on-one-device": (
         evolve(pods=(pod("infer", "g2", "g0"), pod("train", "g0", "g1"))),
@@ -140,18 +140,18 @@ CASES = {
     "only-saved": (
         evolve(pods=(pod("infer", "g2"), pod("train", "g0"))),
         Kind.ONLY_IN_CHECKPOINT,
-        "by the checkpoint, container main of pod ml/train (u-train) has g1 of vendor.com/gpu; "
-        "by PodResources it does not",
+        "container main of pod ml/train (u-train) has g1 of vendor.com/gpu in the checkpoint, "
+        "but not in PodResources",
     ),
     "no-plugin": (
         evolve(allocatable=Allocatable(), sockets=SOCKETS[1:]),
         Kind.RESOURCE_WITHOUT_PLUGIN,
-        "vendor.com/gpu: no device is allocatable, and the checkpoint has 4 healthy ones",
+        "vendor.com/gpu: no device is allocatable, but the checkpoint has 4 healthy devices",
     ),
     "a-device-is-away": (
         evolve(allocatable=allocatable("g0", "g1", "g2")),
         Kind.DEVICES_NOT_OFFERED,
-        "vendor.com/gpu: 1 devices are healthy in the checkpoint and not allocatable: g3",
+        "vendor.com/gpu: devices that are healthy in the checkpoint but not allocatable: g3",
     ),
     "a-held-device-is-away": (
         evolve(allocatable=allocatable("g0", "g1", "g3")),
@@ -432,7 +432,7 @@ def test_at_most_twenty_lines_about_damage_are_shown(bad, more):
     damaged, *_ = findings(evolve(checkpoint=data))
     assert damaged.kind is Kind.CHECKPOINT_DAMAGED
     assert len(damaged.details) == 20 + len(more) + 1
-    assert damaged.details[20:] == (*more, "0 pod device entries are readable")
+    assert damaged.details[20:] == (*more, "readable pod device entries: 0")
 
 
 def test_devices_without_numa_nodes_are_a_note():

@@ -537,7 +537,7 @@ def test_stored_comparison_replaces_the_one_of_its_minor(tmp_path):
         {29: Verified("1.29.6", 10, 1), 36: Verified("1.36.3", 3000, 3)}
     )
     assert "\n| 1.36 | 1.36.3 | 3,000 | 3 |\n" in page.read_text()
-    assert "\n| 1.37 | not compared, only read | | |\n" in page.read_text()
+    assert "\n| 1.37 | not compared, based only on its source code | | |\n" in page.read_text()
 
 
 def test_stored_comparisons_were_written_by_the_tool():

@@ -28,7 +28,7 @@ from devicemanager.conformance.client import CallFailed, PluginClient, rejection
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
 from devicemanager.core.api.cdi import split_name
-from devicemanager.core.printable import listed
+from devicemanager.core.printable import counted, listed
 from protos import deviceplugin_v1beta1 as dp
 from protos.deviceplugin_v1beta1_grpc import ALLOCATE
 
@@ -51,7 +51,7 @@ def _allocate(
 ) -> dp.ContainerAllocateResponse:
     """Call Allocate for one container and return its response.
 
-    Raises Failed if the call fails, and Skipped if the number of responses is not one.
+    Raises Failed if the call fails, and Skipped if the number of responses is not 1.
     """
     try:
         return _allocate_one(run, client, list(ids))
@@ -139,14 +139,17 @@ def a01(run: CheckRun) -> None:
             try:
                 responses = client.allocate(*groups).container_responses
             except CallFailed as error:
-                raise Failed(f"Allocate for {count} containers: {error}") from None
+                raise Failed(f"Allocate for {counted(count, 'container')}: {error}") from None
             if len(responses) != count:
-                raise Failed(f"Allocate returned {len(responses)} responses for {count} containers")
+                raise Failed(
+                    f"Allocate returned {counted(len(responses), 'response')} for "
+                    f"{counted(count, 'container')}"
+                )
             for [id_], response in zip(groups, responses, strict=True):
                 if missing := single[id_] - _content(response):
                     raise Failed(
-                        f"Allocate for {count} containers: the response at the position of {id_} "
-                        f"lacks {sorted(missing)[:2]}"
+                        f"Allocate for {counted(count, 'container')}: the response at the position "
+                        f"of {id_} lacks {sorted(missing)[:2]}"
                     )
 
 
@@ -198,7 +201,7 @@ def a05(run: CheckRun) -> str:
                 "the same IDs"
             )
         count += len(ids)
-    return f"{count} devices"
+    return counted(count, "device")
 
 
 @builtin
@@ -220,7 +223,7 @@ def a06(run: CheckRun) -> None:
 def a07(run: CheckRun) -> str:
     with run.client() as client:
         assume_allocates(run, client)
-        return f"{allocate_many(run, client)} allocations"
+        return counted(allocate_many(run, client), "allocation")
 
 
 @builtin
@@ -306,7 +309,7 @@ def a11(run: CheckRun) -> str:
         raise Warned(missing)
     if not seen:
         raise Skipped("no response has device nodes")
-    return f"{len(seen)} device nodes"
+    return counted(len(seen), "device node")
 
 
 _DECLARE_DEV = "declare fake hardware with --dev"
@@ -379,8 +382,8 @@ def a13(run: CheckRun) -> None:
 def _check_both_named(
     resource: str, ids: list[str], alone: list[dict[str, str]], both: dict[str, str]
 ) -> None:
-    """Raise Failed if a variable names only one of two allocated devices, and no other variable
-    names the other one.
+    """Raise Failed if a variable names only one device of two allocated devices, and no other
+    variable names the other device.
 
     ``alone`` has the variables of the responses for each of the ``ids`` alone, ``both`` those of
     the response for both.
@@ -411,7 +414,7 @@ def a14(run: CheckRun) -> str:
         raise Skipped("no response has CDI devices")
     if cdi := run.plugin.under_test.hardware.cdi:
         _check_resolved(names, cdi)
-    return f"{len(names)} CDI devices"
+    return counted(len(names), "CDI device")
 
 
 def _check_resolved(names: Iterable[str], cdi: Path) -> None:
@@ -500,7 +503,7 @@ def a18(run: CheckRun) -> str:
                 "be used by several pods"
             )
         count += len(users)
-    return f"{count} device nodes"
+    return counted(count, "device node")
 
 
 @builtin

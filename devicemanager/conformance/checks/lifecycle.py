@@ -16,6 +16,7 @@ from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.crash import crash_line
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
+from devicemanager.core.printable import counted
 
 
 @builtin
@@ -88,7 +89,8 @@ def l04(run: CheckRun) -> str:
 
     # Connections of the last restart may still be closing.
     if run.until(is_back, limits.stream_end_seconds) is None:
-        raise Failed(f"resource use after {limits.restarts} restarts: {now}; before: {before}")
+        restarts = counted(limits.restarts, "restart")
+        raise Failed(f"resource use after {restarts}: {now}; before: {before}")
     return f"{now}"
 
 
@@ -118,7 +120,8 @@ def l06(run: CheckRun) -> str:
             memory.append(run.plugin.usage().memory)
     growth = memory[1] / memory[0] - 1
     if not run.limits.allow_memory(*memory):
-        raise Failed(f"the plugin's memory grew by {growth:.0%} during {count} allocations")
+        allocations = counted(count, "allocation")
+        raise Failed(f"the plugin's memory grew by {growth:.0%} during {allocations}")
     return f"memory {growth:+.1%}"
 
 
@@ -174,8 +177,8 @@ def l07(run: CheckRun) -> str:
     count = run.plugin.usage().inotify
     limit = run.limits.inotify_instances * len(run.resources)
     if count > limit:
-        raise Failed(f"the plugin has {count} inotify instances, limit {limit}")
-    seen = f"{count} inotify instances"
+        raise Failed(f"the plugin has {counted(count, 'inotify instance')}, limit {limit}")
+    seen = counted(count, "inotify instance")
     if reason := why_inotify_cannot_be_limited():
         raise Skipped(
             f"{seen}; a limit of inotify instances cannot be tested on this machine: {reason}"

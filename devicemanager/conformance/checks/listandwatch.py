@@ -17,6 +17,7 @@ from devicemanager.conformance.checks.steps import (
 from devicemanager.conformance.observations import EVER, parsed_list
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
+from devicemanager.core.printable import counted
 
 _LONGEST_ID = 63
 
@@ -195,7 +196,7 @@ def w12(run: CheckRun) -> str:
         # Each stream must begin with a list, so the first one does not count.
         lists = [call for call in run.observed.lists(resource) if call.stream_message != 1]
         most = max(most, len(lists))
-    seen = f"{most} device lists in {run.limits.idle_seconds:g} s"
+    seen = f"{counted(most, 'device list')} in {run.limits.idle_seconds:g} s"
     if most > max(1.0, run.limits.messages_per_minute * run.limits.idle_seconds / 60):
         raise Failed(
             f"{seen} although no device changed, limit "
@@ -243,8 +244,8 @@ def w14(run: CheckRun) -> None:
     # Stop waiting if the plugin exits, to report the reason of the exit instead of a timeout.
     if run.until(lambda: not healthy() or not run.process.is_running, seconds) is None:
         raise Failed(
-            f"the device list still has {healthy()} healthy devices {seconds:g} s after all were "
-            "removed"
+            f"the device list still has {counted(healthy(), 'healthy device')} {seconds:g} s after "
+            "all devices were removed"
         )
     if run.plugin.has_exited:
         raise Failed(f"the plugin exited when it had no devices: {run.plugin.exit_text()}")
@@ -286,7 +287,7 @@ def w15(run: CheckRun) -> str:
 
 
 _BATCH_SECONDS = 2.0
-"""Longest wait after a batch of streams that is not the last one."""
+"""Longest wait after each batch of streams except the last batch."""
 
 
 def _open_and_close(run: CheckRun, count: int) -> None:
@@ -301,11 +302,11 @@ def _open_streams(run: CheckRun) -> int:
 
 
 def _close_older_streams(run: CheckRun) -> None:
-    """Restart the kubelet, so that its only connections are those of the latest registrations.
+    """Restart the kubelet, so that it has only the connections of the latest registrations.
 
-    A plugin may register again when any of its streams ends. The kubelet keeps its connection of
-    the earlier registration (quirk Q3), which is not a leak of the plugin. Raises Skipped if the
-    plugin does not register again.
+    A plugin may register again when any of its streams ends. The kubelet then keeps the connection
+    of the earlier registration (quirk Q3). This connection is not a leak of the plugin. Raises
+    Skipped if the plugin does not register again.
     """
     run.settle()
     try:
@@ -349,9 +350,9 @@ def _check_handlers(run: CheckRun) -> str:
         if handlers is None:
             return "threads and descriptors as before"
         if handlers <= open_streams:
-            return f"{handlers} goroutines in ListAndWatch"
+            return f"{counted(handlers, 'goroutine')} in ListAndWatch"
     raise Failed(
-        f"{handlers} goroutines are in ListAndWatch, but only {open_streams} streams are open"
+        f"goroutines in ListAndWatch: {handlers}; open ListAndWatch streams: {open_streams}"
     )
 
 

@@ -9,7 +9,7 @@ from devicemanager.conformance.checks.steps import UNKNOWN_ID, preference_client
 from devicemanager.conformance.client import CallFailed, PluginClient, rejection
 from devicemanager.conformance.outcomes import Failed, Skipped
 from devicemanager.conformance.registry import builtin
-from devicemanager.core.printable import listed
+from devicemanager.core.printable import counted, listed
 
 _MOST_MISSING = 16
 _MOST_SHOWN = 4
@@ -32,7 +32,7 @@ def _preferred(client: PluginClient, available: list[str], must: list[str], size
     if len(set(ids)) < len(ids):
         raise Failed(f"{request}: the response contains a device twice: {_some(ids)}")
     if len(ids) != size:
-        raise Failed(f"{request}: the response has {len(ids)} devices: {_some(ids)}")
+        raise Failed(f"{request}: the response has {counted(len(ids), 'device')}: {_some(ids)}")
     if unavailable := set(ids) - set(available):
         raise Failed(f"{request}: the response has {min(unavailable)}, which is not available")
     if left_out := set(must) - set(ids):
@@ -125,9 +125,9 @@ def p06(run: CheckRun) -> None:
             try:
                 responses = client.preferred(*[(ids, [], 1)] * count)
             except CallFailed as error:
-                raise _failed(f"{count} containers", error) from None
+                raise _failed(counted(count, "container"), error) from None
             if len(responses) != count:
                 raise Failed(
-                    f"GetPreferredAllocation returned {len(responses)} responses for {count} "
-                    "containers"
+                    f"GetPreferredAllocation returned {counted(len(responses), 'response')} for "
+                    f"{counted(count, 'container')}"
                 )

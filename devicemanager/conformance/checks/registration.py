@@ -15,6 +15,7 @@ from devicemanager.conformance.observations import EVER
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
 from devicemanager.core.api.names import is_extended_resource_name
+from devicemanager.core.printable import counted
 from devicemanager.events.calls import Call, Mark
 from podresources.sockets import MAX_PATH_BYTES
 
@@ -142,7 +143,7 @@ def r06(run: CheckRun) -> str:
     # The limit for the window, plus one, because the first attempt begins the window.
     allowed = 1 + limits.register_attempts * limits.register_window_seconds / 30
     count = attempts()
-    seen = f"{count} attempts in {limits.register_window_seconds:g} s"
+    seen = f"{counted(count, 'attempt')} in {limits.register_window_seconds:g} s"
     if count / len(run.resources) > allowed:
         raise Failed(f"Register was called too often: {seen}, limit {allowed:g} per resource")
     if count > 1:
@@ -230,8 +231,8 @@ def _check_list_meanwhile(run: CheckRun, resource: str, since: Mark, register: C
 
 
 def _check_retry(run: CheckRun, since: Mark, call: Call) -> NoReturn:
-    """Judge a plugin that has cancelled a Register call. Raises Warned if it then registers, or has
-    exited with a non-zero status. Otherwise raises Failed."""
+    """Judge a plugin that has cancelled a Register call. Raises Warned if the plugin then
+    registers, or has exited with a non-zero status. Otherwise raises Failed."""
     gave_up = f"the plugin gave up Register of {call.resource} after {call.duration:.1f} s"
     run.kubelet.faults.clear()
     try:
@@ -305,8 +306,8 @@ def r09(run: CheckRun) -> None:
         # stream.
         if count > len(run.observed.ended_streams(resource)):
             raise Failed(
-                f"{resource} was registered {count} more times although its ListAndWatch stream "
-                "was open"
+                f"{resource} was registered again although its ListAndWatch stream was open: "
+                f"{counted(count, 'more Register call')}"
             )
 
 

@@ -30,6 +30,7 @@ from devicemanager.conformance.checks.steps import (
 from devicemanager.conformance.observations import EVER
 from devicemanager.conformance.outcomes import Failed, Lost, Skipped, Warned
 from devicemanager.conformance.registry import builtin
+from devicemanager.core.printable import counted
 from devicemanager.events.calls import Mark
 from podresources.sockets import FileIdentity
 
@@ -59,7 +60,7 @@ def k02(run: CheckRun) -> str:
         if count > 1:
             raise Failed(f"{resource} was registered {count} times after restart {number}")
     check_same_devices(run, before)
-    return f"{run.limits.restarts} restarts, back after at most {longest:.2f} s"
+    return f"{counted(run.limits.restarts, 'restart')}, back after at most {longest:.2f} s"
 
 
 @builtin
@@ -206,9 +207,9 @@ def k09(run: CheckRun) -> str:
         for _ in range(more):
             restarts += 1
             run.restart_and_wait(restarts)
-        when = f" after {restarts} kubelet restarts"
+        when = f" after {counted(restarts, 'kubelet restart')}"
         longest = max(longest, run.break_device(id_, when), run.recover_device(id_, when))
-    return f"reported after at most {longest:.2f} s, over {restarts} restarts"
+    return f"reported after at most {longest:.2f} s, over {counted(restarts, 'restart')}"
 
 
 @builtin
@@ -267,7 +268,7 @@ def k11(run: CheckRun) -> str:
             f"no ListAndWatch stream was open for {took:.1f} s after the exit of the first instance"
         )
     again = len(run.observed.registrations(mark))
-    return f"{again} registrations after the exit of the first instance"
+    return f"{counted(again, 'registration')} after the exit of the first instance"
 
 
 def _second_instance(run: CheckRun, since: Mark, before: _Files) -> dict[str, Path]:
@@ -387,8 +388,8 @@ def k15(run: CheckRun) -> str | None:
 def _stop_kubelet_and_delete_sockets(run: CheckRun) -> None:
     """Stop the kubelet and delete all sockets in its directory.
 
-    A real kubelet deletes them at its next start. They are deleted now, because only deleted
-    sockets show a plugin that the kubelet has stopped.
+    A real kubelet deletes the sockets at its next start. This function deletes them now, because
+    a plugin can notice a stopped kubelet only by its deleted socket.
     """
     run.stop_kubelet()
     for path in run.kubelet.plugin_dir.iterdir():

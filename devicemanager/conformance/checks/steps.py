@@ -76,7 +76,7 @@ def assume_allocates(run: CheckRun, client: PluginClient, resource: str | None =
 
 def assume_list(run: CheckRun, stream: ListStream) -> None:
     """Read the first device list of a second stream as a precondition of a check. Raises Skipped
-    if none comes."""
+    if no list comes."""
     try:
         run.first_list(stream)
     except Failed as failed:
@@ -84,7 +84,7 @@ def assume_list(run: CheckRun, stream: ListStream) -> None:
 
 
 def assume_new_list(run: CheckRun, resource: str | None = None) -> dp.ListAndWatchResponse:
-    """Return the first device list of a new stream. Raises Skipped if none comes."""
+    """Return the first device list of a new stream. Raises Skipped if no list comes."""
     try:
         return run.new_list(resource)
     except Failed as failed:
@@ -107,7 +107,7 @@ def allocate_many(run: CheckRun, client: PluginClient) -> int:
 
 
 def devices_by_resource(run: CheckRun) -> Devices:
-    """Return the current devices of all resources, to compare them with later ones."""
+    """Return the current devices of all resources, to compare them with later devices."""
     return {
         resource: {device.ID: device.health for device in run.devices(resource)}
         for resource in run.resources
@@ -144,7 +144,8 @@ def check_same_devices(run: CheckRun, before: Devices, *, health: bool = True) -
 
 
 def stop_by(run: CheckRun, number: signal.Signals) -> float:
-    """Send the signal ``number`` to the plugin and wait for its exit. Return the seconds.
+    """Send the signal ``number`` to the plugin and wait for its exit. Return the seconds until the
+    exit.
 
     Raises Failed if the plugin does not exit within ``stop_seconds``.
     """

@@ -17,7 +17,7 @@ Parts, from the outside in:
 
 Invariants:
 
-* A check fails only because of the client; no check depends on another one.
+* A check fails only because of the client; no check depends on another check.
 * Everything that a client prints or serves is untrusted and is escaped before it is shown.
 * ``ClientRuns.close`` can be called at any moment. No process or directory remains.
 

@@ -18,6 +18,7 @@ from devicemanager.conformance.clients.kubelet import ClientCall, respond
 from devicemanager.conformance.clients.page import Samples, parsed
 from devicemanager.conformance.clients.registry import client_check
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
+from devicemanager.core.printable import counted
 from podresources import Method, Rejection
 
 __all__: list[str] = []
@@ -26,7 +27,7 @@ _CODES = ("UNKNOWN", "UNAVAILABLE", "INTERNAL", "FAILED_PRECONDITION", "PERMISSI
 _BY_CHECK = "by the conformance check"
 """End of the error texts that a check makes the kubelet return."""
 _STEPS = 3
-"""Number of steps in a row with more descriptors than before that count as a leak."""
+"""Number of consecutive steps that count as a leak if each step adds descriptors."""
 _RATE_LIMIT = "rejected by rate limit"
 _TOO_LARGE = ("larger than max", "message length too large", "message too large")
 """Parts of the errors of gRPC libraries for a message over their limit."""
@@ -85,7 +86,7 @@ def c04(run: ClientRun) -> str:
         run.wait_answered(f"restart {number + 1}", since, 2)
         usages.append(_usage(run))
     _check_growth(run, usages, "restart")
-    return f"after {len(usages)} restarts: {usages[-1]}"
+    return f"after {counted(len(usages), 'restart')}: {usages[-1]}"
 
 
 # -- contents --------------------------------------------------------------------------
@@ -161,7 +162,8 @@ def c11(run: ClientRun) -> str:
     run.wait_answered("pods that vanish", since, run.limits.calls + 1)
     calls = run.kubelet.calls(since)
     missed = sum(call.rpc == "Get" and call.code == "UNKNOWN" for call in calls)
-    return f"{missed} calls of Get found no pod" if missed else "the client does not call Get"
+    found_no_pod = f"{counted(missed, 'call')} of Get found no pod"
+    return found_no_pod if missed else "the client does not call Get"
 
 
 # -- errors ----------------------------------------------------------------------------
@@ -212,7 +214,7 @@ def _check_rate(run: ClientRun, most: float, after: str) -> str:
     run.check_running(after)
     if rate > most:
         raise Failed(f"{rate:.0f} calls per second after {after}, more than {most:g}")
-    return f"{count} calls in {run.limits.rate_seconds:g} s"
+    return f"{counted(count, 'call')} in {run.limits.rate_seconds:g} s"
 
 
 @client_check
@@ -302,8 +304,8 @@ class _Usage:
 
     def __str__(self) -> str:
         return (
-            f"{self.connections} connections, {self.descriptors} descriptors, "
-            f"{self.threads} threads"
+            f"{counted(self.connections, 'connection')}, "
+            f"{counted(self.descriptors, 'descriptor')}, {counted(self.threads, 'thread')}"
         )
 
 
@@ -319,8 +321,8 @@ def _usage(run: ClientRun) -> _Usage:
 
 
 def _check_growth(run: ClientRun, usages: list[_Usage], what: str) -> None:
-    """Raise Failed if the last usage is much larger than the one before, or if descriptors grow in
-    each step. Earlier growth is accepted: pools and caches fill at first."""
+    """Raise Failed if the last usage is much larger than the previous usage, or if descriptors grow
+    in each step. Earlier growth is accepted: pools and caches fill at first."""
     before, last = usages[-2], usages[-1]
     grown = (
         last.connections > before.connections + 1
@@ -344,7 +346,7 @@ def c19(run: ClientRun) -> str:
     for _ in range(3):
         run.wait_answered("its start", run.kubelet.mark(), run.limits.leak_calls)
         usages.append(_usage(run))
-    _check_growth(run, usages, f"{run.limits.leak_calls} calls")
+    _check_growth(run, usages, counted(run.limits.leak_calls, "call"))
     return str(usages[-1])
 
 
@@ -381,7 +383,7 @@ def c21(run: ClientRun) -> str:
     run.need_page()
     since = run.show(content.odd_ids(run.client.resources), "unusual device IDs")
     run.wait_answered("unusual device IDs", since, run.limits.calls)
-    return f"{len(_samples(run))} samples"
+    return counted(len(_samples(run)), "sample")
 
 
 def _moving(pages: list[Samples]) -> set[str]:
@@ -402,7 +404,7 @@ def _wait_changed(run: ClientRun, quiet: list[Samples], after: str) -> str:
         raise Failed(
             f"the metrics page does not change within {run.limits.call_seconds:g} s after {after}"
         )
-    return f"{len(changed)} samples changed after {after}, such as {min(changed)}"
+    return f"{counted(len(changed), 'sample')} changed after {after}, such as {min(changed)}"
 
 
 def _quiet(run: ClientRun) -> list[Samples]:

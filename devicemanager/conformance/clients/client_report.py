@@ -44,7 +44,7 @@ class ClientReport:
         return f"{counts} in {self.seconds:.0f} s"
 
     def by_family(self) -> Iterator[tuple[str, list[Verdict]]]:
-        """Iterate over the families, as pairs of title and verdicts. There is only one."""
+        """Iterate over the families, as pairs of title and verdicts. There is only one family."""
         yield "PodResources clients", list(self.verdicts)
 
     def failed(self, *, should: bool = True) -> list[Verdict]:

@@ -25,7 +25,7 @@ from devicemanager.conformance.clients.limits import ClientLimits
 from devicemanager.conformance.clients.page import Scraper
 from devicemanager.conformance.clients.process import ClientProcess
 from devicemanager.conformance.outcomes import Failed, Line, Skipped
-from devicemanager.core.printable import printable
+from devicemanager.core.printable import counted, printable
 
 __all__ = ["ClientRun"]
 
@@ -146,7 +146,7 @@ class ClientRun:
                     f"has stopped querying{self._last_output()}"
                 )
             known = len(found)
-        self.step(f"{known} calls after {after}")
+        self.step(f"{counted(known, 'call')} after {after}")
         return list(found)
 
     def wait_answered(self, after: str, since: int, count: int = 1) -> None:
@@ -206,7 +206,7 @@ class ClientRun:
 
 
 def _folded(lines: list[Line]) -> Iterator[Line]:
-    """Replace equal lines in a row by the first one and their number."""
+    """Replace consecutive equal lines by the first line and the number of further lines."""
     for _, group in groupby(lines, key=lambda line: (line.source, line.text)):
         first, *others = group
         yield first

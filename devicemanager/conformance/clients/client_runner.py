@@ -86,7 +86,7 @@ def run_client_checks(
 ) -> ClientReport:
     """Run checks on a PodResources client and return the report.
 
-    Up to ``jobs`` clients run in parallel; only one if its metrics have a fixed address.
+    Up to ``jobs`` clients run in parallel; only one client if its metrics have a fixed address.
     ``reproduce`` returns the command that repeats a check, for its verdict. To end the run early,
     close ``runs`` on another thread.
 

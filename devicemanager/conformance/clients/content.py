@@ -1,5 +1,5 @@
-"""Contents of the scripted responses: ordinary ones, and unusual ones on which real clients have
-failed.
+"""Contents of the scripted responses: ordinary contents, and unusual contents on which real clients
+have failed.
 
 All functions are pure: equal arguments lead to equal values.
 """

@@ -51,7 +51,7 @@ class ClientCall:
     version: str
     """Version of the API, such as ``v1``; for an unknown service, its name."""
     code: str | None = None
-    """Name of the gRPC status, ``OK`` for a response; None until there is one."""
+    """Name of the gRPC status, ``OK`` for a response; None before the call has ended."""
     ended: float | None = None
     """Monotonic time in seconds at which the call ended, even if the client cancelled it."""
     details: str = ""

@@ -46,9 +46,10 @@ class ClientLimits:
     leak_calls: int = limit(4)
     """Number of calls between two measurements (C19)."""
     extra_descriptors: int = limit(2)
-    """Number of file descriptors by which the client may grow (C04, C19)."""
+    """Number of file descriptors that a client may have in excess of an earlier measurement (C04,
+    C19)."""
     extra_threads: int = limit(4)
-    """Number of threads by which the client may grow (C04, C19)."""
+    """Number of threads that a client may have in excess of an earlier measurement (C04, C19)."""
     stop_seconds: float = limit(10.0)
     """Time from SIGTERM to the exit of the process (C20)."""
     scrape_seconds: float = limit(1.0)

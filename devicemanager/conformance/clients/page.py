@@ -29,7 +29,7 @@ class Page:
     text: str
     """Content of the page; empty if it could not be read."""
     error: str
-    """Reason for which the page could not be read; empty if it could."""
+    """Reason for which the page could not be read; empty if it was read."""
 
 
 def parsed(text: str) -> Samples:

@@ -14,8 +14,8 @@ class CdiDirectories:
     """The CDI directories of a stage, and those that the driver's process sees."""
 
     def __init__(self, own: Sequence[Path], seen: Iterable[Path]) -> None:
-        """``own`` are the stage's directories. ``seen`` are further ones, which other programs may
-        use, too."""
+        """``own`` are the stage's directories. ``seen`` are further directories, which other
+        programs may use, too."""
         self.own = tuple(own)
         known = {each.resolve() for each in own}
         self._others = tuple(each for each in seen if each.resolve() not in known)
@@ -25,7 +25,7 @@ class CdiDirectories:
         return load([*self.own, *(each for each in self._others if each.is_dir())])
 
     def unresolved(self, ids: Iterable[str]) -> str:
-        """Return the reason for which a runtime cannot resolve the IDs; empty if it can."""
+        """Return why a runtime cannot resolve the IDs; empty if it can resolve them."""
         try:
             self.registry().resolve(list(ids))
         except UnresolvedCdiDevices as error:
@@ -42,7 +42,7 @@ class CdiDirectories:
         return sorted(path for path in found if path.suffix in (".json", ".yaml"))
 
     def remove_files(self, directories: Iterable[Path] | None = None) -> None:
-        """Remove all files of these directories of the stage, by default of all."""
+        """Remove all files in ``directories``, by default in all directories of the stage."""
         for each in self.own if directories is None else directories:
             for path in each.iterdir():
                 path.unlink()

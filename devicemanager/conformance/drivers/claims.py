@@ -1,7 +1,7 @@
 """ResourceClaims for checks, with devices that the driver has published. Pure.
 
-The allocator of the scheduler chooses the devices. So counters, shared devices and capacities are
-right, as the driver may expect.
+The scheduler's allocator chooses the devices, so the driver gets allocations with valid counters,
+shared devices and capacities.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def claim_with(
 ) -> dict[str, Any]:
     """Return a ResourceClaim with these results.
 
-    ``requests``: the requests of its spec; by default one for the devices of all results.
+    ``requests``: the requests of its spec; by default one request for the devices of all results.
     """
     wanted = [
         {

@@ -29,7 +29,7 @@ VARIABLES: Final = {
     "CDI_ROOT": "{cdi_dir}",
     "POD_UID": "{pod_uid}",
 }
-"""Environment variables that every driver gets: those of dra-example-driver."""
+"""Environment variables that every driver gets. dra-example-driver reads the same variables."""
 
 
 def _as_drivers(names: Iterable[str]) -> tuple[str, ...]:

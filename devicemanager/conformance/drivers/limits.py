@@ -18,7 +18,7 @@ SHARED_LIMITS = (
 
 @attrs.frozen(kw_only=True)
 class DriverLimits(Limits):
-    """Limits and counts of the checks of drivers; those of ``SHARED_LIMITS`` apply, too."""
+    """Limits and counts of the checks of drivers. The limits in ``SHARED_LIMITS`` apply, too."""
 
     publish_seconds: float = limit(30.0)
     """Time from the driver's start to its complete ResourceSlices."""

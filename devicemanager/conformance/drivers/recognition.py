@@ -24,7 +24,7 @@ def is_driver(
     stages: Stages | None = None,
 ) -> bool:
     """True if the program is a DRA driver: its command has a placeholder of drivers, or it
-    registers as one. The program is started once.
+    registers as a driver. The program is started once.
 
     Raises CheckError if it registers nothing within ``start_seconds``.
     """

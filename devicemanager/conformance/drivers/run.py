@@ -29,6 +29,7 @@ from devicemanager.conformance.outcomes import Failed, Lost, Skipped
 from devicemanager.conformance.stage import Stage
 from devicemanager.conformance.suite_run import SuiteRun
 from devicemanager.core.dra.report import DriverInstance
+from devicemanager.core.printable import counted
 from devicemanager.events.calls import Mark
 from devicemanager.kubelet.runtime.cdi import DEFAULT_DIRECTORIES
 from protos import dra_v1
@@ -96,7 +97,8 @@ class DriverRun(SuiteRun):
         return {str(each.resource) for each in registered if each.number > since.event}
 
     def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
-        """Wait until the kubelet has registered the driver and is connected to it."""
+        """Wait until the kubelet has registered the driver and is connected to it. Return the
+        seconds that this took."""
 
         def is_registered() -> bool:
             if self.driver not in self.registered_names(since):
@@ -183,8 +185,8 @@ class DriverRun(SuiteRun):
             wanted = {each["resourceSliceCount"] for each in newest}
             if wanted != {len(newest)}:
                 return (
-                    f"pool {name} has {len(newest)} slices of generation {generation}, and "
-                    f"resourceSliceCount {', '.join(map(str, sorted(wanted)))}"
+                    f"pool {name} has {counted(len(newest), 'slice')} of generation {generation}, "
+                    f"but resourceSliceCount {', '.join(map(str, sorted(wanted)))}"
                 )
             if len(found) > len(newest):
                 return f"pool {name} has slices of an old generation"
@@ -217,9 +219,9 @@ class DriverRun(SuiteRun):
         self.until(is_stable, self.limits.publish_seconds)
 
     def wait_slices(self, after: str) -> float:
-        """Wait until all slices are published, up to ``repair_seconds``. Return the seconds.
+        """Wait until all slices are published. Return the seconds that this took.
 
-        Raises Failed; ``after`` names the cause in the error.
+        Raises Failed after ``repair_seconds``; ``after`` names the cause in the error.
         """
         took = self.until(
             lambda: self.plugin.has_exited or not self.incomplete(), self.limits.repair_seconds
@@ -272,11 +274,14 @@ class DriverRun(SuiteRun):
         except ClaimsError as error:
             raise Skipped(f"the scheduler cannot use the slices: {error}") from None
         if len(found) < least:
-            raise Skipped(f"needs {least} devices to allocate, the driver has {len(found)}")
+            raise Skipped(
+                f"needs {counted(least, 'device')} to allocate, the driver has {len(found)}"
+            )
         return found
 
     def create(self, *results: Mapping[str, Any], **options: Any) -> ClaimObject:
-        """Create an allocated claim. ``options`` are those of ``claim_with``."""
+        """Create a claim with these allocation results. ``options`` are passed to
+        ``claim_with``."""
         return self.load(claim_with(self.new_name(), results, **options))
 
     def new_name(self) -> str:
@@ -286,7 +291,7 @@ class DriverRun(SuiteRun):
         return f"claim-{self.api.version}-{self._created}"
 
     def load(self, claim: Mapping[str, Any]) -> ClaimObject:
-        """Create a claim with its status, and return the stored one."""
+        """Create a claim with its status, and return the stored claim."""
         stored = self.api.load(dict(claim))
         self.step(f"create claim {stored['metadata']['name']}, UID {stored['metadata']['uid']}")
         return stored
@@ -295,7 +300,7 @@ class DriverRun(SuiteRun):
     def client(self, service: str | None = None) -> Iterator[DriverClient]:
         """Open a connection to the newest instance of the driver.
 
-        ``service`` is the version of the API; by default the one that the kubelet uses.
+        ``service`` is the version of the API; by default the version that the kubelet uses.
         """
         instance = self.instance()
         client = DriverClient(Path(instance.endpoint), service or f"{instance.service}.DRAPlugin")
@@ -403,7 +408,8 @@ def shown(
 ) -> list[tuple[object, ...]]:
     """Return a response in a form that can be compared: the order of devices has no meaning.
 
-    ``cdi``: with the CDI devices, which may get other names when a claim is prepared again.
+    ``cdi``: True to include the CDI devices. They may get other names when a claim is prepared
+    again.
     """
     return sorted(
         (

@@ -167,7 +167,7 @@ class RunningDriver(RunningPlugin):
         return self._stage.api.environment if self._driver.is_private else {}
 
     def _binds(self) -> tuple[Bind, ...]:
-        """Return the mounts of the driver's processes; none if it needs none."""
+        """Return the mounts of the driver's processes; empty if the driver needs no mounts."""
         stage, found = self._stage, list[Bind]()
         if self._driver.is_private:
             etc, run = _CDI_DIRECTORIES

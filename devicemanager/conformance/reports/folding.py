@@ -1,4 +1,4 @@
-"""Fold lines that repeat, so that a reader finds the others."""
+"""Fold lines that repeat, so that a reader finds the other lines."""
 
 from __future__ import annotations
 

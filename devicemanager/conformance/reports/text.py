@@ -61,7 +61,7 @@ def name_cause(number: int, cause: Cause) -> str:
     if cause.effects:
         where += f"; also fails: {_ids(cause.effects)}"
     if cause.skipped:
-        where += f"; skipped for it: {_ids(cause.skipped)}"
+        where += f"; skipped for the same reason: {_ids(cause.skipped)}"
     return "\n".join(
         [
             f"{number:3}. {check.id} {cause.severity.value} {check.title}",
@@ -119,7 +119,7 @@ def _cause(cause: Cause) -> str:
     if cause.effects:
         text += f" (also fails: {_ids(cause.effects)})"
     if cause.skipped:
-        text += f" (skipped for it: {_ids(cause.skipped)})"
+        text += f" (skipped for the same reason: {_ids(cause.skipped)})"
     return text
 
 

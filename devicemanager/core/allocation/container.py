@@ -90,7 +90,8 @@ _RULES = Rules()
 _NO_NODES = TopologyPolicy(NumaTopology.up_to(0))
 
 Affinities = dict[ContainerName, Hint]
-"""Map of a container to its topology affinity; the mask is None without affinity."""
+"""Map of a container to its topology affinity: a hint, whose mask is None if the container has no
+affinity."""
 
 
 class NoContainerResponse(AllocationError):
@@ -123,7 +124,7 @@ class AdmissionContext:
 
 @attrs.frozen(eq=False, repr=False)
 class ResourceSnapshot:
-    """State of one device resource just before an admission chose devices of it."""
+    """State of one device resource just before an admission chooses devices of the resource."""
 
     request: int
     devices: DeviceList
@@ -167,7 +168,7 @@ class PodAllocation:
     used_providers: bool = False
     """True once a hint provider has allocated something to the pod."""
     placed: bool = False
-    """True while the node's requests include those of the pod (``Node.place``)."""
+    """True while the node's requests include the pod's requests (``Node.place``)."""
     policy: TopologyPolicy = attrs.field(default=_NO_NODES, kw_only=True)
     """The topology manager's policy when this allocation began."""
     rules: Rules = attrs.field(default=_RULES, kw_only=True)
@@ -195,10 +196,11 @@ class PodAllocation:
         }
 
     def note_known(self) -> None:
-        """Look up the resources of the first container with devices.
+        """Store the name and the known resources of the first container that requests devices in
+        ``known_before``.
 
-        The kubelet does this before it frees devices of ended pods. A resource with devices in use
-        is known (``allocateContainerResources``, v1.36).
+        The kubelet looks up these resources before it frees devices of ended pods. A resource with
+        devices in use is known (``allocateContainerResources``, v1.36).
         """
         for container, _ in self.pod.all_containers():
             if requests := self.requests(container):
@@ -284,7 +286,7 @@ def _update_reusable(allocation: PodAllocation, container: Container, is_init: b
     """Update the pool of devices that later containers of the pod may reuse.
 
     Devices of an ordinary init container join the pool. Devices of an app container or a
-    restartable init container leave it: those containers run until the pod ends.
+    restartable init container leave the pool, because these containers run until the pod ends.
     """
     keeps = not is_init or (container.restartable and allocation.rules.sidecars_keep)
     if keeps and not allocation.reusable:
@@ -324,8 +326,8 @@ def _allocate_resource(
 def _is_needed(
     allocation: PodAllocation, container: Container, resource: ResourceName, required: int
 ) -> bool:
-    """True if a container still needs devices of a resource; raises ``AllocationError`` if it
-    cannot get them.
+    """True if a container still needs devices of a resource; raises ``AllocationError`` if the
+    container cannot get them.
 
     The checks and their order are those of ``devicesToAllocate`` (v1.32). The order decides
     which message a rejection has, and which containers are not rejected at all. A container
@@ -368,8 +370,8 @@ def _is_needed_unchecked(
     resource: ResourceName,
     required: int,
 ) -> bool:
-    """True if a container still needs devices, for kubelets before k/k#116376, which accept
-    unhealthy allocated devices."""
+    """True if a container still needs devices, for kubelets without the fix k/k#116376. Such
+    kubelets accept unhealthy allocated devices."""
     if allocated is not None or not required:
         return False
     if devices is None:
@@ -409,10 +411,10 @@ def _call_allocate(
 
 
 def check_listed(devices: DeviceList, ids: Set[DeviceId]) -> None:
-    """Raise KubeletPanic for a device that is no longer listed (Q33).
+    """Raise KubeletPanic if one of the devices is no longer in the device list (Q33).
 
-    The kubelet reads its topology through a nil pointer (``generateDeviceTopologyHints``,
-    ``allocateContainerResources``, v1.37).
+    The kubelet reads the topology of such a device through a nil pointer
+    (``generateDeviceTopologyHints``, ``allocateContainerResources``, v1.37).
     """
     if ids - devices.device_index.index.keys():
         raise KubeletPanic(

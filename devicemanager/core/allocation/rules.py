@@ -22,8 +22,8 @@ class Rules:
     sidecars_keep: bool = True
     """True if devices of restartable init containers are not reusable."""
     pod_level_rejection: bool = False
-    """True if the topology manager rejects pods with ``spec.resources`` with another message
-    than other pods."""
+    """True if the topology manager has a special message for rejected pods with
+    ``spec.resources``."""
     empty_reply: str = ""
     """The text that the kubelet prints for an AllocateResponse without container responses
     (``%v``)."""

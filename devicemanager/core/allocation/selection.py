@@ -42,7 +42,7 @@ Pick = Callable[[int, int], int]
 
 
 class PreferenceError(AllocationError):
-    """Error for a failed call of GetPreferredAllocation, which rejects the pod."""
+    """Error for a failed call of GetPreferredAllocation. It rejects the pod."""
 
 
 class PreferenceWanted(NamedTuple):
@@ -176,7 +176,7 @@ class Selection:
 def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
     """Choose ``selection.needed`` devices; raise ``AllocationError`` if too few are free.
 
-    A generator: it yields the call of GetPreferredAllocation if one is needed.
+    A generator: it yields the call of GetPreferredAllocation if this call is needed.
     """
     selection.ledger.request(selection.resource)
     if reusable:

@@ -1,10 +1,10 @@
 """The decisions of the kubelet's DRA manager (Dynamic Resource Allocation), free of side effects.
 
 Theory of operation. Before a pod's sandbox is created, its ResourceClaims are prepared by the
-drivers of their devices. After its containers have stopped, they are unprepared. ``prepare`` and
-``unprepare`` are generators, like the allocator: they yield an effect (``effects``) and get its
-result. The caller holds its lock while a generator runs, and releases it while it carries out an
-effect.
+drivers of their devices. After its containers have stopped, the drivers unprepare the claims.
+``prepare`` and ``unprepare`` are generators, like the allocator: they yield an effect
+(``effects``) and get its result. The caller holds its lock while a generator runs, and releases
+the lock while it carries out an effect.
 
 In:   a pod's claims (``model.PodClaims``), the claims of the node (``cache.ClaimCache``), the
       registered drivers (``drivers.Drivers``), a version's rules (``rules.DraRules``).

@@ -15,7 +15,7 @@ class ClaimCache:
     """The claims of a node by namespace and name. Not thread-safe: the caller holds the lock."""
 
     def __init__(self, claims: Iterable[ClaimInfo] = ()) -> None:
-        """``claims``: the claims of the state file. Of several claims with one name, the last one
+        """``claims``: the claims of the state file. Of several claims with one name, the last claim
         is used."""
         self._claims: dict[ClaimKey, ClaimInfo] = {}
         # Both sorted by key. With these and the index, the cost of a change hardly depends on the
@@ -26,7 +26,8 @@ class ClaimCache:
         self._preparing: dict[ClaimKey, object] = {}
         self._snapshot: tuple[ClaimInfo, ...] | None = None
         self.skipped: Counter[tuple[str, DriverName]] = Counter()
-        """Calls that were not made because of ``skipNodeOperations``, by RPC and driver."""
+        """Number of calls that were not made because of ``skipNodeOperations``, by RPC and
+        driver."""
         for claim in claims:
             self.put(claim)
 
@@ -42,7 +43,7 @@ class ClaimCache:
         return self._claims.get(key)
 
     def put(self, claim: ClaimInfo) -> ClaimInfo:
-        """Add a claim, or replace the one with the same name. Return the claim."""
+        """Add a claim, or replace the claim with the same name. Return the new claim."""
         key = claim.key
         held = self._claims.get(key)
         place = bisect_left(self._keys, key)

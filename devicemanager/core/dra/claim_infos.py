@@ -37,7 +37,10 @@ __all__ = ["Node", "claim_infos", "prepared_device"]
 
 @attrs.frozen
 class Node:
-    """Inputs of the descriptions of claims. The caller must hold the DRA manager's lock."""
+    """The state of a node from which its claims are described.
+
+    The caller must hold the DRA manager's lock.
+    """
 
     claims: Mapping[ClaimKey, ResourceClaim]
     """The claims that the kubelet can read without a request, by key."""
@@ -142,7 +145,7 @@ def _of_pod(
 
 
 def _devices(claim: ResourceClaim | None, held: ClaimInfo | None) -> Iterator[ClaimDevice]:
-    """Yield the prepared devices, then the allocated ones that are not prepared."""
+    """Yield the prepared devices, then the allocated devices that are not prepared."""
     prepared = set()
     for driver, state in sorted(held.drivers.items()) if held is not None else ():
         for each in state.devices or ():

@@ -105,7 +105,7 @@ def dynamic_resources(
 ) -> tuple[ClaimDevices, ...]:
     """Return the claims of a container as PodResources lists them (``GetContainerClaimInfos``).
 
-    A claim has all its devices, not only those of the container's requests.
+    Each claim has all its devices, not only the devices of the container's requests.
 
     Raises DraError like ``container_cdi``. The kubelet then lists no claim for the container.
     """

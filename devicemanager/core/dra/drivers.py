@@ -120,9 +120,10 @@ class Drivers:
         return next((each for each in self if each.id == instance), None)
 
     def lookup(self, driver: DriverName) -> Instance:
-        """Return the instance to call: the newest connected one, or the newest if there is none.
+        """Return the instance to call: the newest connected instance or, if no instance is
+        connected, the newest instance.
 
-        Raises DraError if none is registered.
+        Raises DraError if no instance is registered.
         """
         if not driver:
             raise DraError(self._rules.wording.no_driver_name)

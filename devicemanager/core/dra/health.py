@@ -19,7 +19,8 @@ MAX_DEVICES = 16384
 """Maximum number of devices per driver whose health is stored. More are ignored. Kubelets before
 v1.37 have no limit."""
 MAX_MESSAGE = 1024
-"""Maximum length of a message in bytes. A longer one is cut to 1021 bytes and ``...``."""
+"""Maximum length of a message in bytes. A longer message is cut to 1021 bytes, followed by
+``...``."""
 RETRY_PERIOD = 5.0
 """Seconds between the end of a health stream and the next attempt to open it."""
 

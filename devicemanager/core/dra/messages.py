@@ -47,7 +47,7 @@ NO_COMMON_SERVICE = (
 )
 ENDPOINT_TAKEN = "endpoint {endpoint} already registered for DRA driver plugin {driver}"
 INVALID_SERVICES_BEFORE = "invalid versions of plugin {driver}: {error}"
-"""The message until v1.33."""
+"""The form of ``INVALID_SERVICES`` until v1.33."""
 
 CONNECTION_CLOSING = "grpc: the client connection is closing"
 """Message for the code Canceled, if an instance was deregistered during a call."""
@@ -65,7 +65,8 @@ class Wording:
     unprepare_name: str = "{error}"
     container_name: str = "{error}"
     podresources_name: str = "{error}"
-    """Prefixes for errors of claim names, in the four situations."""
+    """Text around an error of a claim name: when claims are prepared, when they are unprepared,
+    when a container is created, and in PodResources."""
     fetch: str = "fetch ResourceClaim {claim}: {error}"
     not_owner: str = "ResourceClaim {key} was not created for Pod {pod} (Pod is not owner)"
     not_reserved: str = (
@@ -76,7 +77,8 @@ class Wording:
     no_driver_name: str = DRIVER_NAME_EMPTY
     prepare_driver: str = "{error}"
     unprepare_driver: str = "{error}"
-    """Prefixes for errors of drivers. They also have the placeholder ``driver``."""
+    """Text around an error of a driver, when claims are prepared and when they are unprepared. It
+    also has the placeholder ``driver``."""
     call: str = "{method}: {error}"
     entry: str = "{method} failed for ResourceClaim {claim}: {error}"
     skipped: str = "{method} skipped {count} ResourceClaims"

@@ -87,7 +87,7 @@ class PodClaims:
     """
     extended: ExtendedClaim | None = None
     pod_group: str | None = None
-    """Name of the pod's PodGroup, if it has one."""
+    """Name of the pod's PodGroup; None if the pod has no PodGroup."""
     containers: tuple[ContainerClaims, ...] = ()
     """All containers, init containers first."""
 

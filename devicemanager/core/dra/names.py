@@ -26,7 +26,7 @@ def claim_name(
 
     Returns None if the pod needs no claim for the entry. Raises DraError if the claim does not
     exist yet (``resourceclaim.Name``). ``wording`` is the message around the error, with the
-    placeholder ``error``; by default that of prepare.
+    placeholder ``error``. The default is the message of a failed prepare.
     """
     wording = wording or rules.wording.prepare_name
     if claim.claim is not None:

@@ -86,7 +86,7 @@ class ClaimsExplanation:
     error: str = ""
     """Error of the last attempt to prepare or unprepare the claims; empty if there is none."""
     retry_in: float | None = None
-    """Seconds until the kubelet retries; null if it does not."""
+    """Seconds until the kubelet retries; null if it does not retry."""
     claims: tuple[ClaimExplanation, ...] = ()
 
 
@@ -96,7 +96,7 @@ class DriverInstance:
 
     driver: str
     endpoint: str
-    """Path of its service socket."""
+    """Path of the instance's service socket."""
     service: str
     """The version of the service that the kubelet calls, such as ``v1``."""
     health_service: str | None
@@ -117,7 +117,7 @@ class ClaimDevice:
     prepared: bool
     """True if the driver has prepared the device."""
     cdi_devices: tuple[str, ...]
-    """The CDI devices that the driver returned for it."""
+    """The CDI devices that the driver returned for the device."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -135,19 +135,19 @@ class ResourceClaimInfo:
     text: str
     """One line for users: what is missing, and the fix."""
     error: str
-    """The error of the last attempt to prepare or unprepare it; empty if none failed."""
+    """Error of the last attempt to prepare or unprepare the claim; empty if there is none."""
     pods: tuple[str, ...]
     """The UIDs of the node's pods that use the claim, sorted."""
     held: bool
-    """True if it is in the kubelet's state: a pod has it, or had it."""
+    """True if the claim is in the kubelet's state because a pod uses or used it."""
     prepared: bool
     """True if all drivers have prepared the claim since the kubelet started. False after a restart,
     because the kubelet does not store it; ``state`` is ``prepared`` for pods that still run."""
     unpreparing: bool
     drivers: tuple[str, ...]
-    """The drivers of its devices, sorted."""
+    """The drivers of the claim's devices, sorted."""
     devices: tuple[ClaimDevice, ...]
-    """Its allocated devices; empty if it is not allocated."""
+    """The claim's allocated devices; empty if the claim is not allocated."""
 
     @property
     def title(self) -> str:
@@ -169,21 +169,21 @@ class ResourceSliceInfo:
     pool: str
     generation: int
     nodes: str
-    """The node of its devices; or ``all``, ``selector`` or ``per device``."""
+    """Name of the node that has the slice's devices; or ``all``, ``selector`` or ``per device``."""
     devices: tuple[str, ...]
-    """Names of its devices."""
+    """Names of the slice's devices."""
     counter_sets: tuple[str, ...]
-    """Names of its counter sets."""
+    """Names of the slice's counter sets."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
 class SkippedCalls:
-    """Calls to a driver that were not made, because its devices do not need them."""
+    """Calls to a driver that were not made, because the driver's devices do not need the calls."""
 
     driver: str
     rpc: str
     count: int
-    """Number of claims since the kubelet started."""
+    """Number of claims, since the kubelet started, for which the driver was not called."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -195,17 +195,17 @@ class DraStatus:
     claims: tuple[ResourceClaimInfo, ...] = ()
     """Sorted by namespace and name."""
     slices: tuple[ResourceSliceInfo, ...] = ()
-    """Sorted by driver, pool and name. Those of an API server are not included."""
+    """Sorted by driver, pool and name. ResourceSlices of an API server are not included."""
     skipped: tuple[SkippedCalls, ...] = ()
     """Sorted by RPC and driver."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
 class ClaimResult:
-    """A driver's answer to a call for one claim, without a pod."""
+    """A driver's response for one claim, in a call that no pod caused."""
 
     error: str = ""
-    """The driver's error for this claim; empty if it succeeded."""
+    """The driver's error for this claim; empty if the call succeeded."""
     devices: tuple[ClaimDevice, ...] = ()
     """The prepared devices; empty for NodeUnprepareResources."""
 

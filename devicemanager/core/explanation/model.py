@@ -117,7 +117,7 @@ class AlignmentFault(Enum):
     SPREAD = "spread"
     """The request fits only on more nodes than it would need if no device were in use."""
     WIDE = "wide"
-    """The request needs several nodes, but the policy allows only one."""
+    """The request needs several nodes, but the policy allows only one node."""
     NO_COMMON_NODES = "no common nodes"
     """Each resource alone can be aligned, but not all of them to the same nodes."""
 
@@ -207,7 +207,8 @@ class StepExplanation:
     """The container's name; None for the pod as a whole."""
     resources: tuple[ResourceExplanation, ...] = ()
     merge: MergeExplanation | None = None
-    """The merge of hints; None if this step has none: with policy ``none``, or with pod scope."""
+    """The merge of hints; None if this step merges no hints. With policy ``none``, no step does;
+    with pod scope, only the step of the pod as a whole does."""
     error: str | None = None
     """The kubelet's message if the allocation failed after the merge."""
     unknown: Mapping[ResourceName, int] = attrs.field(factory=dict)

@@ -15,7 +15,7 @@ from devicemanager.core.explanation.model import (
     ResourceExplanation,
     StepExplanation,
 )
-from devicemanager.core.printable import one_line
+from devicemanager.core.printable import counted, one_line
 from devicemanager.core.topology import Hint, Hints, NumaTopology, PolicyName, TopologyPolicy
 from devicemanager.core.topology.numa import nodes_of
 
@@ -67,7 +67,7 @@ def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
         ids = ", ".join(one.ids)
         yield f"  {one.resource} {ids}: pod {one.name}, container {one.container}"
     if len(holders) > MOST_HOLDERS:
-        yield f"  and {len(holders) - MOST_HOLDERS} more containers"
+        yield f"  and {counted(len(holders) - MOST_HOLDERS, 'more container')}"
 
 
 def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyName, ...]:
@@ -205,7 +205,7 @@ def _devices(one: ResourceExplanation, bits: int) -> str:
 
 
 def _fits(hints: Hints | None) -> str:
-    """Render hints as text, preferred hints first, each with an exclamation mark."""
+    """Render hints as text. Preferred hints come first and have an exclamation mark."""
     if hints is None:
         return "fits on any node: it has no topology"
     if not hints:

@@ -31,7 +31,7 @@ class Running:
     """State of a running container."""
 
     started_at: float | None = None
-    """Seconds since the epoch; None if an earlier kubelet instance started it."""
+    """Seconds since the epoch; None if an earlier kubelet instance started the container."""
 
 
 @attrs.frozen

@@ -32,7 +32,8 @@ class PendingResize:
 
 @attrs.frozen
 class ResizeInProgress:
-    """A resize whose resources are allocated, while containers still have the earlier ones."""
+    """A resize whose resources are allocated, while containers still have the earlier
+    resources."""
 
     before: Pod
     """The pod with the resources that its containers have."""

@@ -51,8 +51,8 @@ class ContainerEntry:
     is_ready: bool
     resources: tuple[ResourceStatus, ...] = ()
     actual: Container | None = None
-    """The container with the CPU and memory that it has during a resize; None if it has those of
-    ``container``."""
+    """The container with its actual CPU and memory during a resize; None if the CPU and memory of
+    ``container`` are the actual ones."""
 
     @property
     def is_started(self) -> bool:
@@ -80,7 +80,7 @@ class PodStatus:
     """Sorted by name."""
 
     def all_containers(self) -> Iterator[ContainerEntry]:
-        """Return the entries of all containers."""
+        """Iterate over the entries of all containers."""
         return chain(self.init_containers, self.containers, self.ephemeral_containers)
 
 

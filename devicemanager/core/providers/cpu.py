@@ -43,7 +43,8 @@ class CpuProvider:
     """CPUs that are never allocated (``reservedSystemCPUs``)."""
     _assigned: Mapping[PodUid, Mapping[ContainerName, int]] = attrs.field(factory=dict)
     _reusable: Mapping[PodUid, int] = attrs.field(factory=dict)
-    """Map of a pod to the CPUs of its ordinary init containers that no later container uses."""
+    """Map of a pod to CPUs of its ordinary init containers, without CPUs that a later container of
+    the pod uses."""
     _used: int = 0
     """The set of all CPUs that are allocated exclusively."""
 
@@ -68,7 +69,7 @@ class CpuProvider:
 
     @property
     def shared_cpus(self) -> int:
-        """The set of CPUs that no container has exclusively, including reserved ones
+        """The set of CPUs that no container has exclusively, including reserved CPUs
         (``GetDefaultCPUSet``, cpumanager/state, v1.22)."""
         return bitset.union(self.per_node.values()) & ~self._used
 

@@ -92,7 +92,7 @@ class DeviceLayout:
 
         ``per_node`` maps a node ID to its devices; it can have IDs that the machine lacks. Only
         ``listed`` devices are grouped (default: all). ``with_topology`` is the set of all devices
-        that name a node; pass it if ``per_node`` does not have all of them.
+        that name a node. Pass this set if some of these devices are missing in ``per_node``.
         """
         groups: dict[int, int] = {}
         named = bitset.union(per_node.values()) if with_topology is None else with_topology
@@ -117,7 +117,7 @@ class DeviceLayout:
 
 
 def _split(groups: dict[int, int], on_node: int, node_bit: int, *, new: int) -> None:
-    """Split each group into the devices on one node and the others; add ``new`` as a group.
+    """Split each group into the devices on one node and all other devices; add ``new`` as a group.
 
     ``groups`` maps a set of nodes to devices and is changed in place. ``node_bit`` is the bit of
     the node.
@@ -177,9 +177,10 @@ def resource_hints(
     ``available``, ``reusable`` and ``allocated`` are sets of devices. ``allocated`` devices are
     already allocated to the container or pod. If there are any, the hints are computed from these
     devices only, and there is no hint if their number differs from the request. ``allocated_count``
-    is their number if it is not the size of ``allocated``, because some of them are no longer
-    listed. With ``aligns``, the result is never None, even if no device has a NUMA node. Follows
-    ``GetTopologyHints`` and ``GetPodTopologyHints`` (devicemanager/topology_hints.go, v1.32).
+    is the number of allocated devices if some of these devices are no longer listed, and therefore
+    not in ``allocated``. With ``aligns``, the result is never None, even if no device has a NUMA
+    node. Follows ``GetTopologyHints`` and ``GetPodTopologyHints``
+    (devicemanager/topology_hints.go, v1.32).
     """
     if not (layout.has_topology or aligns):
         return None

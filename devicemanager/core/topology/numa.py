@@ -10,13 +10,15 @@ import attrs
 
 from devicemanager.core import bitset
 from devicemanager.core.errors import RequestError
+from devicemanager.core.printable import counted
 
 LOCAL_DISTANCE = 10
 REMOTE_DISTANCE = 20
-"""Defaults of the ACPI SLIT, for a machine that does not report distances."""
+"""Distances of a NUMA node to itself and to other nodes, for a machine that does not report
+distances (the defaults of the ACPI SLIT)."""
 
 MAX_NODE_ID = 63
-"""The kubelet's bitmask has 64 bits (``bitMask.Add``, v1.32)."""
+"""Largest NUMA node ID: the kubelet's bitmask has 64 bits (``bitMask.Add``, v1.32)."""
 
 
 class NumaTopologyError(RequestError):
@@ -59,8 +61,8 @@ class NumaTopology:
         if not isinstance(distances, Mapping):
             if len(distances) != len(given):
                 raise NumaTopologyError(
-                    f"invalid NUMA distances: {len(distances)} rows for {len(given)} nodes: "
-                    f"use one row per node"
+                    f"invalid NUMA distances: {counted(len(distances), 'row')} for "
+                    f"{counted(len(given), 'node')}: use one row per node"
                 )
             distances = dict(zip(given, distances, strict=True))
         return cls(ordered, _checked_rows(ordered, distances))
@@ -178,8 +180,8 @@ def _checked_rows(
             )
         if len(row) != len(ordered):
             raise NumaTopologyError(
-                f"NUMA node {node} has {len(row)} distances for {len(ordered)} nodes: "
-                f"use one distance per node"
+                f"NUMA node {node} has {counted(len(row), 'distance')} for "
+                f"{counted(len(ordered), 'node')}: use one distance per node"
             )
         if any(distance < 0 for distance in row):
             raise NumaTopologyError(f"NUMA node {node} has a negative distance: use 0 or more")

@@ -132,7 +132,8 @@ class TopologyPolicy:
         return self.name is not PolicyName.NONE
 
     def missing_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Return those of the node IDs that the machine does not have; ignore negative IDs."""
+        """Return the node IDs in ``nodes`` that the machine does not have, without negative
+        IDs."""
         return tuple(sorted({node for node in nodes if node >= 0}.difference(self.topology.nodes)))
 
     def extended_to(self, nodes: Iterable[int]) -> TopologyPolicy:

@@ -54,11 +54,11 @@ class Behaviour:
     """True if an init container that requests an unknown extended resource is rejected. An app
     container with such a request runs without the resource."""
     counts_pod_level_requests: bool
-    """True if the node check counts the requests of ``spec.resources`` instead of those of the
-    containers."""
+    """True if the node check counts the requests of ``spec.resources`` instead of the requests of
+    the containers."""
     several_plugins: bool
-    """True if several plugins can serve a resource: when the newest one disconnects, another one
-    takes over. Otherwise a new plugin replaces the old one."""
+    """True if several plugins can serve a resource: when the newest plugin disconnects, another
+    plugin takes over. Otherwise a new plugin replaces the old plugin."""
     admission_checks_health: bool
     """True if a container that has devices is admitted again only while its plugin is
     registered and the devices are healthy."""
@@ -87,8 +87,8 @@ class Behaviour:
     """True if the message about a disabled option starts with ``Topology Manager Policy``,
     otherwise with ``topology manager policy``."""
     pod_level_rejection: bool
-    """True if the topology manager rejects pods with ``spec.resources`` with another message than
-    other pods."""
+    """True if the topology manager has a special message for rejected pods with
+    ``spec.resources``."""
     none_checks_options: bool
     """True if policy ``none`` checks the policy options, too; otherwise it accepts any options."""
     merge_rule: MergeRule
@@ -113,8 +113,8 @@ class Behaviour:
     """True if a checkpoint of kubelet 1.19 or older can be read; otherwise it counts as
     corrupt."""
     no_topology_node: int
-    """The NUMA node under which the checkpoint stores devices without topology; PodResources
-    shows it unless it is negative."""
+    """The NUMA node under which the checkpoint stores devices without topology. PodResources
+    shows this node unless its ID is negative."""
     has_get_allocatable: bool
     """True if PodResources has GetAllocatableResources."""
     get_allocatable_enabled: bool
@@ -159,7 +159,7 @@ class Behaviour:
     pods_api_metrics: tuple[str, ...]
     """The metrics of the Pods API (`kubelet_pod_<name>_total`)."""
     counts_allocatable_twice: bool
-    """True if GetAllocatableResources counts twice in
+    """True if each call of GetAllocatableResources counts twice in
     ``kubelet_pod_resources_endpoint_requests_total``."""
     rate_limited: bool
     """True if PodResources rejects more than 100 requests per second."""
@@ -198,14 +198,14 @@ class Behaviour:
     """True if the kubelet calls the first service in the driver's order that it knows. Otherwise
     its own order decides, and a driver without a known service is called as ``v1alpha4``."""
     dra_several_instances: bool
-    """True if several instances of a DRA driver can be registered; otherwise a new one replaces
-    the old one."""
+    """True if several instances of a DRA driver can be registered; otherwise a new instance
+    replaces the old instance."""
     dra_wipe: WipeRule
     """Condition on which the kubelet deletes the ResourceSlices of a driver on its node."""
     dra_wording: DraWording
     """The texts of the DRA manager's errors."""
     dra_validates_first: bool
-    """True if all claims of a pod are validated before the first one enters the state file."""
+    """True if all claims of a pod are validated before the first claim enters the state file."""
     dra_names_from_cache: bool
     """True if unprepare takes the names of a pod's claims from the kubelet's cache; otherwise from
     the pod's spec and status."""
@@ -213,11 +213,11 @@ class Behaviour:
     """True if a claim cannot be prepared while it is being unprepared."""
     dra_unprepares_own: bool
     """True if a pod unprepares only claims that it holds. Otherwise it also unprepares a claim
-    that one other pod holds."""
+    that exactly one other pod holds."""
     dra_stores_share_id: bool
     """True if the kubelet stores and reports the share ID of a device."""
     dra_skips_operations: bool
-    """True if the kubelet leaves out calls that the allocation names in ``skipNodeOperations``."""
+    """True if the kubelet omits the calls that the allocation names in ``skipNodeOperations``."""
     dra_knows_skips: bool
     """True if a pod fails because its claim has ``skipNodeOperations`` and the feature gate is
     off."""
@@ -225,8 +225,8 @@ class Behaviour:
     """True if the kubelet prepares the claim behind a pod's extended resources."""
     dra_all_mappings: bool
     """True if a container gets the devices of all requests that are mapped to its extended
-    resource, even if the resource is named after a DeviceClass. Otherwise it gets those of the
-    first request, and none for a resource with such a name."""
+    resource, even if the resource is named after a DeviceClass. Otherwise the container gets only
+    the devices of the first request, and no devices for a resource named after a DeviceClass."""
     dra_gathers_requests: bool
     """True if a container's requests are gathered by claim before the first claim is looked up.
     Then only the claims that the container uses must exist."""
@@ -241,8 +241,8 @@ class Behaviour:
     dra_health_messages: bool
     """True if the status of a DRA device has the driver's message."""
     dra_health_services: tuple[str, ...]
-    """The health services that the kubelet calls if the driver lists them, the preferred one
-    first. Empty if it calls v1alpha1 of every driver."""
+    """The health services that the kubelet calls if the driver lists them, the preferred
+    service first. Empty if the kubelet calls v1alpha1 of every driver."""
     dra_health_forgets: bool
     """True if a device that the driver no longer reports is forgotten after its timeout;
     otherwise its health becomes unknown."""

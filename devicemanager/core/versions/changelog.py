@@ -8,7 +8,7 @@ from devicemanager.core.versions.verified import VERIFIED
 from devicemanager.core.versions.version import KubeletVersion
 
 DRA_COMPARED = ("1.32.13", "1.34.4", "1.36.3", "1.37.2")
-"""The releases whose DRA manager was compared in random scenarios."""
+"""The releases whose DRA manager was compared with the mock in random scenarios."""
 
 
 def describe(behaviour: str, version: KubeletVersion) -> str:
@@ -31,7 +31,7 @@ def warning(version: KubeletVersion) -> str:
     """Return a warning if no release of the minor version was compared; otherwise empty."""
     if version.minor in VERIFIED:
         return ""
-    return f"kubelet {version} follows its source and was not compared with a real kubelet"
+    return f"the mock of kubelet {version} was not compared with a real kubelet"
 
 
 def basis(version: KubeletVersion) -> str:
@@ -44,15 +44,15 @@ def basis(version: KubeletVersion) -> str:
 
 def read_basis(version: KubeletVersion) -> str:
     """Return the text of ``basis`` for a behaviour that was not compared with a real kubelet."""
-    return f"{version}, only read in the source"
+    return f"{version}, based only on its source code"
 
 
 def dra_basis(version: KubeletVersion) -> str:
-    """Return how far the DRA manager of a version was compared with a real one."""
+    """Return how far the DRA manager of a version was compared with a real DRA manager."""
     compared = {KubeletVersion.parse(each).minor: each for each in DRA_COMPARED}
     release = compared.get(version.minor)
     if release is None:
-        return f"{version}, DRA only read in the source"
+        return f"{version}, DRA based only on its source code"
     return f"{version}, DRA compared with {release}"
 
 

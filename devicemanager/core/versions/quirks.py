@@ -84,7 +84,7 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             "a device with an empty topology is missing from GetAllocatableResources",
             (since("1.20", value=False), since("1.21", evidence="k/k#95734")),
         ),
-        "Q14": Quirk("a pod runs without devices of a declared resource that is not registered"),
+        "Q14": Quirk("a pod runs without devices of a resource that no plugin has registered"),
         "Q16": Quirk(
             "a limit of 0 is rejected if no device of the resource is healthy", _HEALTH_CHECK
         ),
@@ -96,8 +96,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20"), since("1.38", value=False, evidence="k/k#137534")),
         ),
         "Q26": Quirk(
-            "in PodResources, a device of a claim also has the CDI devices of the driver's devices "
-            "listed before it",
+            "in PodResources, a device of a claim also has the CDI devices of the claim's earlier "
+            "devices of the same driver",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q27": Quirk(

@@ -19,7 +19,8 @@ class Step(NamedTuple):
     """The source of the value: a pull request, the version whose source was read, or an
     observation."""
     gate: str = ""
-    """If set, the value is the state of this feature gate, and ``value`` is ignored."""
+    """Feature gate whose state is the value of the step, in place of ``value``; empty for no
+    gate."""
     unsure: bool = False
     """True if the first version is not confirmed."""
 

@@ -34,7 +34,7 @@ class MergeRule(StrEnum):
     the best."""
     BALANCED = "balanced"
     """A result is preferred if all of its hints are preferred and name the same nodes. Without a
-    preferred result, the best one has as many nodes as the resource that needs the most."""
+    preferred result, the best result has as many nodes as the resource that needs the most."""
 
 
 class HealthCheck(StrEnum):

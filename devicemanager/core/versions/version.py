@@ -15,7 +15,7 @@ _NEWEST_PATCH = 10_000
 
 class VersionError(ValueError):
     """Error for an unknown kubelet version, feature gate or quirk; the message lists the valid
-    ones."""
+    values."""
 
 
 @total_ordering
@@ -61,7 +61,7 @@ class KubeletVersion:
 
 
 class Verified(NamedTuple):
-    """A comparison of random scenarios with a release's device manager, which found no
+    """A comparison with the device manager of a release in random scenarios. It found no
     difference."""
 
     release: str

@@ -80,7 +80,7 @@ class ClaimAllocation:
         return pod if statuses == pod.claim_statuses else attrs.evolve(pod, claim_statuses=statuses)
 
     def _extended(self, pod: Pod, manifest: object) -> ExtendedClaim | None:
-        """Return the pod's requests for extended resources that DRA serves."""
+        """Return the pod's requests for extended resources that DRA serves; None without any."""
         raw = _pod_of(manifest)
         if pod.extended_claim is not None or not raw:
             return None
@@ -89,8 +89,8 @@ class ClaimAllocation:
         return extended_claim(raw, served) if served else None
 
     def _from_templates(self, pod: Pod, templates: Mapping[str, str]) -> dict[str, JsonClaim]:
-        """Create the pod's missing claims from templates. Return them by entry of the pod's
-        spec."""
+        """Create the pod's missing claims from templates. Return the new claims by the name of
+        their entry in ``spec.resourceClaims``."""
         found = {}
         for entry, name in pod.resource_claims.items():
             if name is not None or entry in pod.claim_statuses or entry not in templates:
@@ -168,7 +168,7 @@ def _served_by_claim(pod: Pod, extended: ExtendedClaim, name: str) -> Pod:
 
 
 def template_names(manifest: object) -> dict[str, str]:
-    """Return the template of each entry of ``spec.resourceClaims`` that names one."""
+    """Map each entry of ``spec.resourceClaims`` that names a template to this template."""
     spec = _pod_of(manifest).get("spec") or {}
     return {
         each["name"]: each["resourceClaimTemplateName"]

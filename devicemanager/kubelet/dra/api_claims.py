@@ -25,8 +25,8 @@ _VERSIONS = ("v1", "v1beta2", "v1beta1")
 class ApiClaims:
     """Claim source that gets each claim from an API server. Thread-safe.
 
-    The watch of the node's slices uses ``is_closing``, ``wait``, ``attempt`` and ``stream``. Their
-    paths are relative to the API version.
+    The watch of the node's slices uses ``is_closing``, ``wait``, ``attempt`` and ``stream``. The
+    argument ``path`` is relative to the API version.
     """
 
     def __init__(self, client: ApiClient, node: str, changed: Callable[[str], None]) -> None:
@@ -89,7 +89,7 @@ class ApiClaims:
         return self._client.wait(seconds)
 
     def known(self, kind: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the node's slices. Objects of other kinds need a request, so return none."""
+        """Return the node's slices. Other kinds would need a request, so the result is empty."""
         return self._slices.known() if kind == "ResourceSlice" else ()
 
     def wipe(self, selector: str) -> None:

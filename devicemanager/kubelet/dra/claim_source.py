@@ -134,7 +134,8 @@ class ResourceClaims:
 
         From then on, ``admit`` allocates the claims of pods as the scheduler does: claims without
         an allocation get devices, and templates become claims. Slices and classes have no
-        namespace; templates without one get ``namespace``. Raises RequestError for other kinds.
+        namespace; templates without a namespace get ``namespace``. Raises RequestError for other
+        kinds.
         """
         for each in objects:
             kind = each.get("kind")
@@ -147,7 +148,7 @@ class ResourceClaims:
             self._changed(f"{kind} {metadata['name']} applied")
 
     def load(self, source: ClaimSources, *, namespace: str = "default") -> None:
-        """Create or replace objects of all kinds: those of ``apply`` and those of ``offer``.
+        """Create or replace objects of all kinds that ``apply`` and ``offer`` accept.
 
         The source is a dict, YAML text, a path, or an iterable of these. Objects without a
         namespace get ``namespace``. Raises ManifestError; then nothing has changed.
@@ -249,8 +250,8 @@ class ResourceClaims:
             metadata.setdefault("namespace", pod.namespace)
             if metadata["namespace"] != pod.namespace:
                 raise RequestError(
-                    f"ResourceClaim {'/'.join(_key(claim))} is in another namespace than pod "
-                    f"{pod.namespace}/{pod.name}"
+                    f"ResourceClaim {'/'.join(_key(claim))} is not in the namespace of pod "
+                    f"{pod.namespace}/{pod.name}: create the claim there"
                 )
             if metadata["name"] not in named:
                 entry = (metadata.get("annotations") or {}).get(_POD_CLAIM_NAME)
@@ -297,7 +298,7 @@ class ResourceClaims:
         )
 
     def replace(self, namespace: str, name: str, uid: str) -> None:
-        """Replace a claim by an equal one with a new UID, as if it was deleted and recreated."""
+        """Replace a claim by an equal claim with a new UID, as if it was deleted and recreated."""
         with self._lock:
             claim = self._known(namespace, name)
             self._claims[namespace, name] = {**claim, "metadata": {**claim["metadata"], "uid": uid}}

@@ -1,7 +1,7 @@
 """``DraManager``: prepares and unprepares the claims of pods with the drivers of one kubelet.
 
 Theory of operation. ``_run`` steps a generator of ``core.dra`` with the lock held, and carries out
-each effect without it:
+each effect without the lock:
 
 * ``FetchClaim``: get the ResourceClaim from the claim source.
 * ``CallDriver``: call the instance, for up to 45 s.
@@ -73,6 +73,7 @@ from devicemanager.core.dra.unprepare import (
 from devicemanager.core.errors import RpcError, StartError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Pod
+from devicemanager.core.printable import counted
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventKind, EventStream
@@ -347,10 +348,11 @@ class DraManager:
         claims: Iterable[tuple[str, str]],
         endpoint: str | None,
     ) -> Answer:
-        """Call a driver for claims, by namespace and name, without a pod, and return its answer.
+        """Call a driver for claims, not for a pod, and return the driver's response.
 
-        The state of the kubelet does not change. ``endpoint`` selects an instance; None is the
-        instance that the kubelet would call. Raises ClaimFetchError, DraError and RpcError.
+        ``claims`` are pairs of namespace and name. The state of the kubelet does not change.
+        ``endpoint`` selects an instance; None is the instance that the kubelet would call. Raises
+        ClaimFetchError, DraError and RpcError.
         """
         read = [claim_of(self._claims.fetch(namespace, name)) for namespace, name in claims]
         refs = tuple([ClaimRef(each.namespace, each.name, each.uid) for each in read])
@@ -414,13 +416,13 @@ class DraManager:
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
         """Store a health report of an instance. Report changes to the affected pods.
 
-        ``ignored`` is the number of its entries that were not read.
+        ``ignored`` is the number of entries of the report that were not read.
         """
         if ignored:
             self._events.publish(
                 EventKind.HEALTH_DROPPED,
-                f"{instance.driver}: {ignored} devices of a health report ignored: too many, or "
-                "with names too long for a ResourceSlice",
+                f"{instance.driver}: {counted(ignored, 'device')} of a health report ignored: too "
+                "many, or with names too long for a ResourceSlice",
                 resource=instance.driver,
             )
         with self._state.lock:
@@ -438,8 +440,8 @@ class DraManager:
                 EventKind.DEVICE_HEALTH if kept else EventKind.HEALTH_DROPPED,
                 f"{instance.driver} {names}: health changed"
                 if kept
-                else f"{instance.driver} {names}: report of changed health dropped, "
-                f"{self._updates.maxsize} are waiting",
+                else f"{instance.driver} {names}: report of changed health dropped: "
+                f"the queue has {counted(self._updates.maxsize, 'unread report')}",
                 resource=instance.driver,
                 pod=uid,
             )

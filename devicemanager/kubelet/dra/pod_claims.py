@@ -30,7 +30,7 @@ class ClaimUser:
 
 
 def pod_claims(pod: Pod) -> PodClaims:
-    """Return the pod's claims and those of its containers, init containers first."""
+    """Return the claims of the pod and of each container, init containers first."""
     return PodClaims(
         str(pod.uid),
         pod.name,
@@ -69,7 +69,7 @@ def publish_result(
 ) -> None:
     """Publish that the claims of a pod were prepared or unprepared, or that this failed.
 
-    ``begun``: the time at which it began (``time.monotonic()``).
+    ``begun``: the time at which preparing or unpreparing began (``time.monotonic()``).
     """
     seconds = time.monotonic() - begun
     events.publish(kind, f"pod {pod.label}: {text}", pod=pod.uid, seconds=seconds)

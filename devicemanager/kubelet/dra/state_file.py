@@ -14,6 +14,7 @@ from devicemanager.core.dra.errors import StateWriteError
 from devicemanager.core.dra.model import ClaimInfo, DriverState, PreparedDevice
 from devicemanager.core.dra.rules import DraRules
 from devicemanager.core.errors import StartError
+from devicemanager.core.printable import counted
 from devicemanager.events.stream import EventKind, EventStream
 
 __all__ = ["StateFile"]
@@ -57,7 +58,8 @@ class StateFile:
             self._create()
             return ()
         self._events.publish(
-            EventKind.DRA_STATE_LOADED, f"{self._store.path}: {len(found)} ResourceClaims"
+            EventKind.DRA_STATE_LOADED,
+            f"{self._store.path}: {counted(len(found), 'ResourceClaim')}",
         )
         return tuple(map(claim_info, found))
 
@@ -73,7 +75,7 @@ class StateFile:
         try:
             aside = self._store.set_aside()
         except checkpoint.CheckpointError as failed:
-            raise StartError(f"{error}; it cannot be renamed either: {failed}") from failed
+            raise StartError(f"{error}; the file cannot be renamed either: {failed}") from failed
         self._events.publish(
             EventKind.DRA_STATE_SET_ASIDE,
             f"{error.source}: {error.problem}; renamed to {aside}, starting without it",

@@ -1,5 +1,5 @@
-"""Delete ResourceSlices: those of the node at each start, and those of drivers without a usable
-instance.
+"""Delete the node's ResourceSlices at each start, and the ResourceSlices of drivers that have no
+usable instance.
 
 ``core.dra.drivers`` decides when. A failed deletion is retried with exponential backoff, until an
 instance of the driver is usable again (``wipeResourceSlices``,

@@ -2,8 +2,9 @@
 
 Theory of operation. ``_run`` steps a generator of ``core.dra`` with the lock held. It releases the
 lock only to get a ResourceClaim, because the API server can take long. The simulated drivers
-respond at once. A delay of a driver ends the attempt with ``SandboxLater``; the attempt after the
-delay then gets the response. So no thread waits for a driver.
+respond at once. If a driver has a delay, the attempt to prepare the claims ends with
+``SandboxLater``, and the next attempt, after the delay, gets the response. So no thread waits for a
+driver.
 
 In:  the pods' claims (``source``), the states of the drivers (``NodeDrivers``).
 Out: prepared and unprepared claims, CDI devices of containers, health of devices, events.
@@ -109,8 +110,8 @@ class InMemoryDra:
         updates: HealthUpdates,
         claims: Iterable[ClaimInfo] = (),
     ) -> None:
-        """``updates`` gets the UIDs of pods whose devices changed health. ``claims`` are those of
-        the kubelet's previous process."""
+        """``updates`` gets the UIDs of pods whose devices changed health. ``claims`` are the claims
+        that the kubelet's previous process held."""
         self._rules = DraRules(settings.behaviour, settings.quirks)
         self._node = node
         self._source = source
@@ -151,8 +152,8 @@ class InMemoryDra:
     # -- drivers ---------------------------------------------------------------------
 
     def driver_changed(self, driver: str) -> None:
-        """Apply a change of a driver's state: register or deregister it, and report to its pods
-        that health has changed."""
+        """Apply a change of a driver's state: register or deregister the driver, and report to its
+        pods that health has changed."""
         now = self._clock.monotonic()
         with self._lock:
             is_registered = any(each.driver == driver for each in self._drivers)

@@ -36,7 +36,7 @@ DEFAULT: Final = DriverState()
 
 
 class NodeDrivers:
-    """The drivers of one node, which outlive the kubelet's process. Thread-safe."""
+    """The drivers of one node. They outlive the kubelet's process. Thread-safe."""
 
     # Slots, and no state before the first change: one process has thousands of nodes.
     __slots__ = ("_lock", "_states", "devices")
@@ -53,7 +53,8 @@ class NodeDrivers:
         return self._states.get(driver, DEFAULT)
 
     def change(self, driver: str, change: Callable[[DriverState], DriverState]) -> None:
-        """Replace the state of a driver by the result of ``change``. Raises RequestError."""
+        """Replace the state of a driver by the result of ``change``. Raises RequestError for an
+        unknown driver."""
         if driver not in self.devices:
             known = ", ".join(self.devices) or "none"
             raise RequestError(f"unknown DRA driver {driver}: the node has {known}")

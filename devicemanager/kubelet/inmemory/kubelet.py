@@ -254,7 +254,7 @@ class InMemoryKubelet:
     def use_claims(self, source: ClaimFetcher) -> None:
         """Internal: prepare the ResourceClaims of pods, and get the claims from ``source``.
 
-        Without a source, pods with ResourceClaims run without them.
+        Without a source, pods with ResourceClaims run without the claims' devices.
         """
         self._claim_source = source
 
@@ -558,7 +558,7 @@ class InMemoryKubelet:
         self.drivers.change(driver, lambda state: attrs.evolve(state, **values))
 
     def simulated(self) -> Mapping[str, tuple[Device, ...]]:
-        """Return the advertised devices by resource; those of a stopped plugin are included."""
+        """Return the advertised devices by resource, including devices of stopped plugins."""
         with self._turn:
             return {str(name): plugin.devices for name, plugin in self._plugins.items()}
 

@@ -73,7 +73,7 @@ class InMemoryPlugin:
         self._endpoint = None
 
     def replace(self, devices: Iterable[Device], handler: ClientHandler) -> None:
-        """Replace all devices and advertise the new ones."""
+        """Replace all devices and advertise the new devices."""
         self._devices, self._lost = tuple(devices), frozenset()
         self._list(handler)
 

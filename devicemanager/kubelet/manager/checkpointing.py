@@ -25,7 +25,7 @@ class Document(Protocol):
         """Replace the IDs of the healthy devices of all known resources."""
 
     def put(self, pod: PodUid, held: Holdings) -> None:
-        """Replace the entries of a pod at their position; append the entries of a new pod."""
+        """Replace the entries of a pod in place; append the entries of a new pod."""
 
     def remove(self, pod: PodUid) -> None:
         """Remove the entries of a pod, if it has any."""

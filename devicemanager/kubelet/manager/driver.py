@@ -2,7 +2,7 @@
 
 Theory of operation. The steps of an allocation are a generator of the core. The generator makes
 decisions and yields a request for an RPC (``PreferenceWanted`` or ``AllocateWanted``).
-``Driver.run`` makes the RPC and sends the response into the generator, or throws the error in:
+``Driver.run`` makes the RPC. Then it sends the response, or throws the error, into the generator:
 
     take the lock → generator runs → release the lock → RPC → take the lock → ...
 
@@ -207,7 +207,8 @@ class Driver:
                 )
 
     def _check_size(self, wanted: AllocateWanted, pod: PodUid, answer: AllocateAnswer) -> None:
-        """Raise AllocationError for a response that is too large to store; warn of a large one."""
+        """Raise AllocationError for a response that is too large to store; warn of a large
+        response."""
         # Only the first container response is stored: a call requests devices for one container.
         size = max(map(len, answer.responses[:1]), default=0)
         if size < LARGE_RESPONSE:
@@ -219,7 +220,8 @@ class Driver:
             )
         self._events.publish(
             EventKind.ALLOCATION_SUSPECT,
-            f"{text}: large responses slow down every admission, since the checkpoint has them all",
+            f"{text}: large responses slow down every admission, because the checkpoint stores all "
+            "responses",
             resource=wanted.resource,
             pod=pod,
         )

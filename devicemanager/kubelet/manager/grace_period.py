@@ -47,7 +47,7 @@ class GracePeriod:
         self._closed = False
 
     def watch(self) -> None:
-        """Start the timer if none is running; called when a resource has lost its last plugin.
+        """Start the timer unless it is running. Called when a resource has lost its last plugin.
 
         Must be called without the state's lock.
         """

@@ -226,7 +226,7 @@ class DeviceManager:
     def admit(self, pod: Pod, context: AdmissionContext | None = None) -> PodAllocation:
         """Allocate all resources that a pod requests, and return when the checkpoint is on disk.
 
-        Raises ``Rejected``, and allocates nothing, if one of them cannot be allocated.
+        Raises ``Rejected``, and allocates nothing, if a resource cannot be allocated.
         """
         allocation = self._allocation(pod, context)
         takes_hints = self._hints.policy.asks_for_hints
@@ -235,7 +235,7 @@ class DeviceManager:
         )
 
     def resize(self, pod: Pod) -> None:
-        """Replace the requests of a pod on the node by those of its newer object.
+        """Replace the requests of a pod on the node by the requests in the newer object ``pod``.
 
         Raises ``Rejected``, and changes nothing, if they do not fit.
         """
@@ -249,7 +249,8 @@ class DeviceManager:
             return self.state.node.exceeds(pod)
 
     def static_resources(self, before: Pod, after: Pod) -> tuple[str, str] | None:
-        """Return the name and policy of the manager that forbids a resize; None if none does.
+        """Return the name and policy of the CPU or memory manager that forbids a resize; None if
+        the resize is allowed.
 
         A Guaranteed pod has exclusive CPUs or memory, which cannot be resized.
         """
@@ -502,7 +503,7 @@ class DeviceManager:
             )
 
     def self_check(self) -> None:
-        """Recompute every index of the ledger. Raises InternalError if a stored one differs."""
+        """Recompute every index of the ledger. Raises InternalError if a stored index differs."""
         with self.state.lock:
             self.state.ledger.self_check(each.draft for each in self.state.pods.admissions())
 

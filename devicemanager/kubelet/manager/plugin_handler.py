@@ -43,6 +43,7 @@ from devicemanager.core.inventory import (
     device_list_from,
     list_warnings,
 )
+from devicemanager.core.printable import counted, listed
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock
 from devicemanager.kubelet.manager.state import Endpoint, State
@@ -226,14 +227,14 @@ class ClientHandler:
         if lacking:
             warnings += (messages.NO_SUCH_NUMA_NODE.format(node=lacking[0]),)
         if unlisted and devices.has_topology:
-            warnings += (messages.UNLISTED_DEVICES.format(count=len(unlisted), id=unlisted[0]),)
+            warnings += (messages.UNLISTED_DEVICES.format(devices=listed(unlisted, most=3)),)
         for warning in warnings:
             self._events.publish(
                 EventKind.LIST_SUSPECT, f"{resource}: {warning}", resource=resource
             )
         self._events.publish(
             EventKind.DEVICES_UPDATED,
-            f"{resource}: {devices.capacity} devices, {devices.allocatable} healthy"
+            f"{resource}: {counted(devices.capacity, 'device')}, {devices.allocatable} healthy"
             + _describe(applied.changes),
             resource=resource,
             capacity=devices.capacity,
@@ -272,7 +273,7 @@ class ClientHandler:
         if departure.promoted is not None:
             self._events.publish(
                 EventKind.PROMOTED,
-                f"{resource}: {departure.promoted.name} serves now",
+                f"{resource}: plugin {departure.promoted.name} now serves the resource",
                 resource=resource,
             )
         self._follow_up(resource, applied)
@@ -297,7 +298,7 @@ class ClientHandler:
         return None
 
     def _disconnect_successor(self, endpoint: EndpointId, now: float) -> Disconnection | None:
-        """Handle the late end of a replaced registration, which has an effect only with quirk Q1.
+        """Handle the late end of a replaced registration. Only with quirk Q1, it has an effect.
 
         With Q1, disconnects the plugin that replaced it and returns the result; otherwise None.
         """
@@ -393,8 +394,8 @@ class ClientHandler:
         if not self._health_updates.report(pod):
             self._events.publish(
                 EventKind.HEALTH_DROPPED,
-                f"{resource} {', '.join(ids)}: report of changed health dropped, "
-                f"{self._health_updates.maxsize} are waiting",
+                f"{resource} {', '.join(ids)}: report of changed health dropped: "
+                f"the queue has {counted(self._health_updates.maxsize, 'unread report')}",
                 resource=resource,
                 pod=pod,
             )

@@ -304,7 +304,8 @@ class State:
         }
 
     def begin_reuse(self, pod: PodUid) -> Reusable:
-        """Return the devices that a pod's containers may reuse; forget those of other pods."""
+        """Return the devices that a pod's containers may reuse; forget the reusable devices of all
+        other pods."""
         reusable = self.reusable(pod)
         self._reusable = pod, reusable
         return reusable

@@ -19,7 +19,8 @@ from devicemanager.kubelet.manager.state import State
 __all__ = ["ManagerSnapshot", "Reserved", "snapshot"]
 
 Reserved = tuple[PodUid, ResourceName, frozenset[DeviceId]]
-"""Devices reserved by an admission in progress, or leaked by a failed one (UID ``LEAKED``, Q4)."""
+"""Devices reserved by an admission in progress, or leaked by a failed admission (UID ``LEAKED``,
+Q4)."""
 
 
 @attrs.frozen(eq=False)

@@ -69,7 +69,8 @@ def _name(entry: str) -> str:
 
 
 def _put(entries: Any, changes: Collection[_T], key: Callable[[_T], str]) -> None:
-    """Add the changes. Each replaces the entry with the same key; ``-KEY`` only removes it."""
+    """Add the changes. A change replaces the entry with its key; ``-KEY`` only removes this
+    entry."""
     gone = {key(each).removeprefix(_REMOVED) for each in changes}
     kept = [each for each in entries if key(each) not in gone]
     new = [each for each in changes if not key(each).startswith(_REMOVED)]

@@ -1,6 +1,6 @@
 """The bytes of an NRI connection: ttrpc messages in a multiplexed stream. Pure.
 
-Each side of a connection serves one service, and each service has a channel of its own. A frame of
+Each side of a connection serves one service, and each service has a separate channel. A frame of
 the multiplexer has a channel and some bytes; a message of ttrpc can be longer than a frame.
 
 Sources: pkg/net/multiplex of github.com/containerd/nri v0.11, PROTOCOL.md of
@@ -32,7 +32,7 @@ _LARGEST_MESSAGE = 4 << 20
 
 
 class FrameError(Exception):
-    """Error of received bytes that an NRI connection cannot have; its text says why."""
+    """Error of received bytes that are invalid on an NRI connection; its text says why."""
 
 
 @attrs.frozen

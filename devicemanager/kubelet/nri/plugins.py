@@ -25,7 +25,8 @@ __all__ = ["NriPlugin", "PluginServer"]
 _REGISTRATION_SECONDS: Final = 5.0
 _REQUEST_SECONDS: Final = 2.0
 _BACKLOG: Final = 1024
-"""Connections that wait to be accepted. If there are more, a plugin in Go cannot connect."""
+"""Maximum number of connections that wait to be accepted. A plugin in Go does not wait: it fails to
+connect if the limit is reached."""
 _MOST_CONNECTIONS: Final = 32
 """Maximum number of open connections, because each needs a thread. A node has few NRI plugins."""
 _ACCEPT_PAUSE: Final = 0.2
@@ -118,7 +119,7 @@ class PluginServer:
         self.disconnect()
 
     def disconnect(self) -> None:
-        """Disconnect all plugins, which may connect again."""
+        """Disconnect all plugins. They may connect again."""
         with self._changed:
             connections = list(self._connections)
         for each in connections:
@@ -226,8 +227,11 @@ class PluginServer:
         return nri.Empty()
 
     def _is_allowed(self, plugin: NriPlugin) -> bool:
-        """Add a new connection. If there are too many, close the one that has been waiting for its
-        registration for longest. Return False if there is none, or after ``close``."""
+        """Add a new connection, and return True.
+
+        If the limit is reached, first close the oldest connection on which no plugin has
+        registered. Return False if all plugins have registered, and after ``close``.
+        """
         with self._changed:
             if self._listener is None:
                 return False

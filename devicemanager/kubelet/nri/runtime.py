@@ -124,7 +124,7 @@ class NriRuntime:
         self.close()
 
     def reboot(self) -> None:
-        """Forget all pods, and disconnect all plugins, which may connect again."""
+        """Forget all pods, and disconnect all plugins. The plugins may connect again."""
         with self._serial:
             with self._lock:
                 self._sandboxes.clear()
@@ -189,7 +189,7 @@ class NriRuntime:
         return nri.UpdateContainersResponse(failed=self._apply(request.update))
 
     def _apply(self, updates: Iterable[nri.ContainerUpdate]) -> list[nri.ContainerUpdate]:
-        """Apply updates of containers, and return those of unknown containers."""
+        """Apply updates of containers, and return the updates that name unknown containers."""
         # An update can have a million entries, so they are merged before the lock is taken.
         given, changes = list(updates), dict[str, nri.LinuxResources]()
         for each in given:
@@ -213,8 +213,8 @@ class NriRuntime:
     # -- the kubelet's calls -----------------------------------------------------------
 
     def create(self, pod: Pod, container: Container, options: RunOptions) -> RunOptions:
-        """Create and start a container, in a new sandbox if the pod has none. Return its settings
-        with the adjustments of plugins.
+        """Create and start a container, in a new sandbox if the pod has no sandbox. Return the
+        settings of the container with the adjustments of plugins.
 
         Raises AllocationError for an error of a plugin. Raises CdiError and OciError for settings
         that a container runtime cannot apply.

@@ -48,7 +48,7 @@ Manager_co = TypeVar("Manager_co", bound=PodDra, covariant=True)
 
 
 class LazyDra(Generic[Manager_co]):
-    """Facade of the DRA manager of one kubelet process, which it creates at first use.
+    """Facade of the DRA manager of one kubelet process. It creates the manager at first use.
 
     Thread-safe.
     """
@@ -137,8 +137,8 @@ class LazyDra(Generic[Manager_co]):
         return self._manager
 
     def used(self) -> Manager_co | None:
-        """Return the DRA manager; create it first if there are ResourceClaims. None if it does not
-        exist."""
+        """Return the DRA manager, which this call creates if there are ResourceClaims. Return None
+        without ResourceClaims, if no earlier call created it."""
         self.start()
         return self._manager
 

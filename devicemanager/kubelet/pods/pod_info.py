@@ -64,7 +64,7 @@ class ContainerInfo:
     claims: tuple[str, ...] = ()
     """Names of the pod's resource claims that the container uses."""
     running: bool = False
-    """True if its state is ``running``."""
+    """True if the container's state is ``running``."""
     finished: bool = False
     """True for an init container that has run to completion."""
     state: _State = "unknown"
@@ -147,7 +147,7 @@ class PodInfo:
 
     @property
     def is_active(self) -> bool:
-        """True if the pod has neither Succeeded nor Failed."""
+        """True if the phase is neither Succeeded nor Failed."""
         return not self.phase.is_terminal
 
     @property

@@ -31,7 +31,7 @@ class PodReport:
     deletion_grace: float | None
     """Seconds that the containers have to exit if the pod is being deleted; otherwise None."""
     deletion_time: float | None
-    """The end of these seconds, since the epoch."""
+    """Time by which the containers must exit, in seconds since the epoch; otherwise None."""
     responses: Responses = NO_RESPONSES
     """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``."""
 

@@ -8,7 +8,7 @@ aligns them with the current pods (``Reuse``). It compares all versions in one f
 same objects, and the server reuses their encoded bytes.
 
 A pod's version is the sum of counters that only grow (allocations, claims, shared CPUs), so the
-sum changes if one of them does. Versions are read before the data: if the data changes in
+sum changes if a counter changes. Versions are read before the data: if the data changes in
 between, the next request reads it again.
 
 Lock order: the source's lock, then the state's. Claims are read without the state's lock.

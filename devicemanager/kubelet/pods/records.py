@@ -264,9 +264,9 @@ class PodRecord:
         self.has_sandbox = False
 
     def remove_containers(self) -> list[ContainerName]:
-        """Record that all containers except ephemeral ones are removed, to start them again.
+        """Record that all containers except ephemeral containers are removed, to start them again.
 
-        Returns the names of those that were running.
+        Returns the names of the containers that were running.
         """
         names = [container.name for container, _ in self.pod.all_containers()]
         stopped = [name for name in names if name in self.running]
@@ -408,7 +408,7 @@ class PodStore:
                 self._show(record)
 
     def end(self, record: PodRecord, phase: Phase, reason: str = "", message: str = "") -> None:
-        """Set the final phase of a pod, which remains known until it is removed."""
+        """Set the final phase of a pod. The pod remains known until it is removed."""
         with self.lock:
             current = self.is_current(record)
             if current:

@@ -1,12 +1,12 @@
-"""Sandboxes of pods: created before the first container, removed after the last one.
+"""Sandboxes of pods: created before the first container, removed after the last container.
 
 Claims are prepared before a sandbox is created, and unprepared after the containers have stopped
 (``SyncPod``, pkg/kubelet/kuberuntime; ``SyncTerminatingPod``, pkg/kubelet/kubelet.go; v1.36). Both
 can fail. The kubelet retries a creation at the next periodic sync of the pod. It retries a removal
 earlier, because a pod worker that has failed syncs again after a backoff.
 
-One caller at a time creates the sandbox of a pod, and one removes it. The removal does not wait
-for the creation, because the kubelet cancels the creation when the pod ends.
+One caller at a time creates the sandbox of a pod, and one caller at a time removes it. The removal
+does not wait for the creation, because the kubelet cancels the creation when the pod ends.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ CREATE_RETRY = 60.0
 """Seconds until the next try to create a sandbox: the kubelet's periodic sync, without its random
 part of up to 50 % (``resyncInterval``, pkg/kubelet/pod_workers.go, v1.32)."""
 REMOVE_RETRY = 10.0
-"""Seconds until the next try to remove a sandbox (``backOffPeriod``, same file), also without the
-random part."""
+"""Seconds until the next try to remove a sandbox, without the kubelet's random part
+(``backOffPeriod``, pkg/kubelet/pod_workers.go, v1.32)."""
 
 
 class SandboxLater(DeviceManagerError):
@@ -60,7 +60,7 @@ class Sandboxes:
         self._removing: dict[PodUid, threading.Lock] = {}
 
     def create(self, record: PodRecord) -> None:
-        """Create the sandbox of a pod that has none: prepare its claims.
+        """Create the sandbox of a pod without sandbox: prepare the pod's claims.
 
         Raises DraError with the kubelet's text if the claims cannot be prepared, and RequestError
         if the pod is terminating.
@@ -82,7 +82,7 @@ class Sandboxes:
         with self._store.lock:
             is_current = self._store.is_current(record)
         if not is_current or record.ending is not None or record.deletion_grace is not None:
-            raise RequestError(f"pod {title(record.pod)} ends: its sandbox is not created")
+            raise RequestError(f"pod {title(record.pod)} is terminating: it gets no sandbox")
 
     def remove(self, record: PodRecord, again: Callable[[], None]) -> bool:
         """Remove the sandbox of a pod whose containers have stopped: unprepare its claims.

@@ -16,8 +16,8 @@ Therefore the caller waits for an action for half a second. A slower action cont
 background, and only later actions of the same file wait for it.
 
 Two files can have pods with the same UID. The first file keeps the UID. The second file waits
-(``wanted_uid``) until the pod of the first has been terminated, which another thread reports with
-``wake``.
+(``wanted_uid``) until the pod of the first file has been terminated. Another thread reports this
+with ``wake``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PodOwner(Protocol):
     """The kubelet that admits and terminates static pods."""
 
     def admit(self, pod: Pod, path: Path) -> bool:
-        """Admit the pod of a manifest. Return True if it runs, False if it was rejected.
+        """Admit the pod of a manifest. Return True if the pod runs, False if it was rejected.
 
         A rejected pod is retried when its file is written again. May raise DeviceManagerError if
         no pod was created.
@@ -263,7 +263,7 @@ class ManifestFiles:
             self._do(name, file, lambda: self._admit(name, file, pod, path))
 
     def _holder(self, pod: Pod, name: str) -> str | None:
-        """Return the name of another file whose pod has the same UID; None if there is none."""
+        """Return the name of another file whose pod has the same UID; None without such a file."""
         for other, file in self._files.items():
             if other != name and file.pod is not None and file.pod.uid == pod.uid:
                 return other
@@ -359,7 +359,7 @@ class StaticPods(FollowedDirectory):
 
     ``start`` returns when the pods of the existing files have been admitted, except for
     admissions that hang in a plugin. ``stop`` does not terminate pods. It does not wait for
-    admissions that hang, which end with their kubelet.
+    admissions that hang; they end with their kubelet.
     """
 
     what = "manifest directory"
@@ -397,7 +397,7 @@ class StaticPods(FollowedDirectory):
 
     def _directory_deleted(self) -> None:
         if not self.directory.exists():
-            self._report(f"manifest directory {self.directory} is gone, and its pods with it")
+            self._report(f"manifest directory {self.directory} deleted: its pods are terminated")
             self._files.all_gone()
 
 

@@ -20,7 +20,8 @@ class Timers(Generic[Key]):
     __slots__ = ("_clock", "_closed", "_lock", "_threaded", "_timers")
 
     def __init__(self, clock: Clock, *, threaded: bool = False) -> None:
-        """With ``threaded``, each callback has its own thread, because it can block for long."""
+        """With ``threaded``, each callback runs on a thread of its own. Use this if callbacks can
+        block for long."""
         self._clock = clock
         self._threaded = threaded
         # Guards the fields below.
@@ -38,7 +39,8 @@ class Timers(Generic[Key]):
         return when
 
     def start_at(self, key: Key, when: float, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the clock reaches ``when``. An earlier timer is cancelled."""
+        """Call ``callback`` when the clock reaches ``when``. An earlier timer with this key is
+        cancelled."""
 
         def fire() -> None:
             with self._lock:

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 class PodWorkers:
     """Operations on the node's pods, with the device manager of one process; thread-safe.
 
-    The pods (``store``) outlive the kubelet's process; its manager and workers do not.
+    The pods (``store``) outlive the kubelet's process; the manager and the workers do not.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class PodWorkers:
     def readmit(self, order: Iterable[PodRecord] | None = None) -> None:
         """Admit every pod again after a restart, and start containers that do not run any more.
 
-        ``order`` yields all records in another order than that of the first admissions.
+        ``order`` yields all records; by default, they are in the order of the first admissions.
         """
         records = self._store.records()
         # The pods are not all known yet, even if the checkpoint was lost.
@@ -382,7 +382,7 @@ class PodWorkers:
         )
 
     def _named(self, explanation: AdmissionExplanation) -> AdmissionExplanation:
-        """Return the explanation with pod names in place of UIDs, which the core uses."""
+        """Return the explanation with pod names. The core knows only UIDs."""
         names = {uid: self._store.title_of(uid) for uid in explanation.allocated}
         return attrs.evolve(explanation, name_of=names.__getitem__)
 
@@ -405,7 +405,7 @@ class PodWorkers:
                 self._events.publish(
                     EventKind.UNKNOWN_RESOURCE,
                     f"pod {title(pod)} container {container.name} requests {resource}, which "
-                    "no plugin has registered: it runs without it",
+                    "no plugin has registered: the container runs without the resource",
                     resource=resource,
                     pod=pod.uid,
                 )

@@ -39,7 +39,7 @@ _FIRST_PATIENCE, _LONGEST_PATIENCE = 0.2, 5.0
 """The first and the longest time that an attempt waits for a response, in seconds. The time doubles
 after each attempt without a response."""
 _FIRST_ATTEMPTS, _LATER_ATTEMPTS = 256, 128
-"""Maximum number of concurrent attempts, for new sockets and for silent ones."""
+"""Maximum number of concurrent attempts, for new sockets and for sockets that do not respond."""
 _RESERVE = 64
 """File descriptors that dialing leaves free, for the checkpoint and for admissions."""
 

@@ -155,9 +155,9 @@ _DESCRIPTORS = Path("/proc/self/fd")
 def drop_connections(bound: Path) -> int:
     """Shut down all connections accepted on the socket ``bound``, and return their number.
 
-    gRPC can end a call or a whole server, but not a single connection. Therefore this duplicates
-    the descriptor of each connection and shuts it down: gRPC then sees that the peer has
-    disconnected. The socket keeps listening.
+    gRPC can end a call or a whole server, but not a single connection. Therefore this function
+    duplicates the descriptor of each connection and shuts the duplicate down: gRPC then sees that
+    the peer has disconnected. The socket keeps listening.
     """
     numbers = [int(entry.name) for entry in _DESCRIPTORS.iterdir()]
     with contextlib.ExitStack() as stack:

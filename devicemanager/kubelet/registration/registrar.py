@@ -41,6 +41,7 @@ from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import EndpointError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
+from devicemanager.core.printable import counted
 from devicemanager.events.calls.log import CallLog, CallRecorder
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.faults.injection_point import FaultContext, InjectionPoint, implements
@@ -58,7 +59,7 @@ STOPPING = "the kubelet is stopping"
 
 _WORKERS = 8
 _SHARES = 4
-"""One process can take at most this fraction of the free registrations: 1 / 4."""
+"""One process can take at most 1/4 of the free registrations."""
 _LONGEST_NAME = 512
 """Maximum length of a name in texts. The longest valid name has 317 characters."""
 
@@ -87,10 +88,10 @@ class LimitReached(RegistrationRejected):
 
 # Not an attrs class: attrs generates its methods at every start.
 class Texts(NamedTuple):
-    """Error texts for a plugin. They depend on who registers it.
+    """Error texts for a plugin.
 
-    The defaults are those of the Registration service; ``handlers`` has those of the plugin
-    watcher.
+    The Registration service and the plugin watcher have different texts. The defaults are the texts
+    of the Registration service; ``handlers`` has the texts of the plugin watcher.
     """
 
     bad_version: str = messages.BAD_VERSION
@@ -106,18 +107,18 @@ _OF_SERVICE = Texts()
 def check_registrations(
     processes: Counter[int], pid: int, settings: Settings, *, replaces: bool = False
 ) -> None:
-    """Raise LimitReached if the process ``pid`` has too many registrations for another one.
+    """Raise LimitReached if the process ``pid`` has too many registrations to register again.
 
     ``processes`` has the number of registrations by process ID. ``replaces``: True if the new
-    registration replaces one of the same process.
+    registration replaces an earlier registration of the same process.
     """
     count, per_process = processes[pid], settings.max_registrations_per_process
     # A process ID of 0 means that the process is in another PID namespace, as all others of this
     # number may be: they share only the total.
     if pid and per_process is not None and count >= per_process + replaces:
         raise LimitReached(
-            f"process {pid} already has {count} registrations: the limit is {per_process} "
-            "(Settings.max_registrations_per_process)"
+            f"process {pid} already has {counted(count, 'registration')}: the limit is "
+            f"{per_process} (Settings.max_registrations_per_process)"
         )
     most = settings.max_registrations
     if most is None or replaces:
@@ -127,8 +128,8 @@ def check_registrations(
     # Processes that fork share what is left, and cannot take all of it.
     if free <= 0 or (pid and count >= -(-free // _SHARES)):
         raise LimitReached(
-            f"process {pid} has {count} of {total} registrations: it can have no more, "
-            f"because the limit for all processes is {most} (Settings.max_registrations)"
+            f"process {pid} can have no more than {counted(count, 'registration')}: all processes "
+            f"have {total}, and the limit is {most} (Settings.max_registrations)"
         )
 
 
@@ -210,7 +211,7 @@ class Registrar:
     ) -> None:
         """Check the API version and the resource name of a registration.
 
-        Raises RegistrationRejected with the kubelet's text if one is invalid
+        Raises RegistrationRejected with the kubelet's text if version or name is invalid
         (pkg/kubelet/cm/devicemanager/plugin/v1beta1, server.go and handler.go, v1.32).
         """
         try:

@@ -61,7 +61,7 @@ implements(InjectionPoint.NOTIFICATION, {Effect.REJECT_NOTIFICATION, Effect.FAIL
 
 GET_INFO_TIMEOUT = 1.0
 NOTIFY_TIMEOUT = 5.0
-"""Timeouts in seconds (pluginmanager/operationexecutor, v1.32)."""
+"""Timeouts of the calls of a plugin, in seconds (pluginmanager/operationexecutor, v1.32)."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 122.0
 """The first and the longest wait before a failed registration is retried, in seconds. The wait
 doubles (``exponentialbackoff``, v1.32)."""
@@ -77,7 +77,8 @@ class _Plugin:
     is_given_up: bool = False
     """True if the registration is not retried until the socket is replaced."""
     is_over_limit: bool = False
-    """True if its process has too many registrations. Frequent retries would delay others."""
+    """True if the plugin's process has too many registrations. The watcher then retries less often,
+    because frequent retries would delay other plugins."""
 
 
 class PluginWatcher:

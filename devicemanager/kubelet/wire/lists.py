@@ -29,6 +29,7 @@ from google.protobuf.message import DecodeError
 from devicemanager.core.devices import Nodes
 from devicemanager.core.ids import DeviceId
 from devicemanager.core.inventory import Columns
+from devicemanager.core.printable import counted
 from devicemanager.kubelet.wire.errors import WireError
 from protos import deviceplugin_v1beta1 as dp
 from protos import rawlist_v1beta1 as rawlist
@@ -67,7 +68,7 @@ class ListReader:
             columns = self._decode(devices)
         except (DecodeError, UnicodeDecodeError) as error:
             raise WireError(
-                f"{len(message)} bytes are not a ListAndWatchResponse ({error}): "
+                f"invalid ListAndWatchResponse of {counted(len(message), 'byte')} ({error}): "
                 "the plugin is broken"
             ) from error
         self._devices, self._columns = devices, columns

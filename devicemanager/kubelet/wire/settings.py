@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import attrs
 from google.protobuf.message import DecodeError
 
+from devicemanager.core.printable import counted
 from devicemanager.core.runoptions import (
     ContainerSettings,
     DeviceSpec,
@@ -34,9 +35,9 @@ def settings_from_bytes(alloc_resp: bytes) -> ContainerSettings:
     try:
         message = dp.ContainerAllocateResponse.FromString(alloc_resp)
     except DecodeError as error:
-        size = len(alloc_resp)
+        size = counted(len(alloc_resp), "byte")
         raise WireError(
-            f"{size} bytes are not a ContainerAllocateResponse ({error}): "
+            f"invalid ContainerAllocateResponse of {size} ({error}): "
             "the plugin or the checkpoint entry is broken"
         ) from error
     return settings_from_message(message)

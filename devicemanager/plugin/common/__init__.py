@@ -2,12 +2,12 @@
 
 The modules do not know devices:
 
-* ``signals``: wait for SIGTERM and other signals without missing one.
+* ``signals``: wait for SIGTERM and other signals without missing a signal.
 * ``sockets``: check the socket directory; choose a name that no running program uses.
 * ``served``: a gRPC server on one socket.
 * ``stepping``: the loop that observes and acts.
 * ``consume``: read the values that an author's method returns or yields.
 * ``executor``: daemon threads for calls, which cannot prevent the process from exiting.
-* ``notifier``: wait for the next change without missing one.
+* ``notifier``: wait for the next change without missing a change.
 * ``hooks``: call an author's method and convert everything that it raises into an Exception.
 """

@@ -42,7 +42,8 @@ class DaemonThreadPoolExecutor:
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run ``call`` on a thread of the pool, and return its future.
 
-        Raises RuntimeError, and drops the call, if the pool has no thread and cannot start one.
+        Raises RuntimeError, and drops the call, if the pool has no thread and cannot start a
+        thread.
         """
         future: Future[Any] = Future()
         job = future, lambda: call(*args, **kwargs)

@@ -19,8 +19,8 @@ def call_hook(hook: Callable[[], T]) -> T:
     """Call ``hook`` and return its result.
 
     If it raises a BaseException that is not an Exception, raise HookEnded instead. Examples are
-    SystemExit, and the exception with which pytest ends a test. They would silently end a thread of
-    the framework, and the kubelet would wait forever for a response.
+    SystemExit, and the exception with which pytest ends a test. Such exceptions would silently end
+    a thread of the framework, and the kubelet would wait forever for a response.
     """
     try:
         return hook()
@@ -32,7 +32,7 @@ def call_hook(hook: Callable[[], T]) -> T:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the error's type and text; the text alone can be unclear, as that of KeyError."""
+    """Return the error's type and text. Without the type, a text such as KeyError's is unclear."""
     if isinstance(error, HookEnded):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

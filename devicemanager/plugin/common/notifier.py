@@ -1,4 +1,4 @@
-"""Wait for the next change without missing one."""
+"""Wait for the next change without missing a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait for a signal without missing one.
+"""Wait for signals without missing any.
 
 A thread that waits for a lock or a queue can miss a signal that arrives just before it blocks. So
 the interpreter's C-level signal handler writes the number of each signal into a pipe, and
@@ -93,7 +93,7 @@ class SignalWait:
 
         There are two exceptions. A SIGINT that would raise KeyboardInterrupt kills the process
         instead, because a traceback from the middle of a stop does not help. SIGHUP still has no
-        effect, because the kernel and the shell each send one when a terminal closes. Leaving
+        effect, because the kernel and the shell each send a SIGHUP when a terminal closes. Leaving
         the block also restores the handlers of these two signals.
         """
         for number, handler in self._handlers.items():

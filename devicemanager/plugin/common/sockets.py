@@ -41,7 +41,7 @@ def socket_names(plain: str, directory: str, *, unique: bool) -> Iterator[str]:
 
     If ``unique`` is false, the first name is the plain name; all other names have a random suffix.
     The path of the socket has at most 107 bytes, both in ``directory`` and in the kubelet's default
-    directory. The two differ if a container mounts the directory under another path. Raises
+    directory. These paths differ if a container mounts the directory under another path. Raises
     ConfigurationError if the directory's path is too long.
     """
     # One byte is for the slash, one for the dash before the suffix.

@@ -19,9 +19,10 @@ _LONGEST = 4096  # PATH_MAX
 
 
 def why_not_started(command: str, error: OSError, *, is_image: bool = False) -> str:
-    """Return the reason of an error of ``execve``, in the file system in which it was called.
+    """Return the reason of an error of ``execve``. Call this in the file system in which ``execve``
+    was called.
 
-    ``is_image``: the root directory is that of a container image.
+    ``is_image``: True if the root directory belongs to a container image.
     """
     if error.errno != errno.ENOENT:
         return str(error.strerror)

@@ -101,7 +101,7 @@ class Supervision(NamedTuple):
 
 
 def supervise(plan: Supervision) -> int:
-    """Run the command until it exits; return its wait status, which ``end_as`` takes.
+    """Run the command until it exits. Return its wait status, the argument of ``end_as``.
 
     Must be called in a process with a single thread, because it forks.
     """

@@ -30,7 +30,8 @@ class SocketLayout(Protocol):
     kubelet_socket: Path
     """Path of the kubelet's socket while the recorder serves."""
     removes_plugins: bool
-    """True if the recorder must remove a plugin's socket after the kubelet removed the proxy's."""
+    """True if the recorder must remove a plugin's socket after the kubelet removed the socket of
+    the plugin's proxy."""
 
     def kubelet(self) -> FileIdentity | None:
         """Return the identity of the running kubelet's socket; None if no kubelet is running."""

@@ -339,7 +339,7 @@ class PluginProxies:
             proxy.kubelet_has_left = True
 
     def mirror(self) -> None:
-        """If the socket of a plugin or of its proxy was removed, remove the other one, too.
+        """If a plugin's socket was removed, remove the socket of its proxy, and vice versa.
 
         Close proxies without a socket when they are idle.
         """

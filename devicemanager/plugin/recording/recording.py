@@ -113,7 +113,7 @@ class Recording:
     def registrations(self, resource: str) -> tuple[RecordedRegistration, ...]:
         """Return the registrations of a resource that the kubelet accepted, oldest first.
 
-        If the kubelet accepted no registration, return the rejected ones.
+        If the kubelet accepted no registration, return the rejected registrations.
         """
         # A registration, its calls and its streams have the same registration number.
         every = [

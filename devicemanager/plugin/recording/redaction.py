@@ -18,7 +18,7 @@ REDACTED = "REDACTED"
 class Redaction:
     """Redaction of environment variables in Allocate responses.
 
-    ``patterns`` are regular expressions: a variable is redacted if one of them matches anywhere in
+    ``patterns`` are regular expressions: a variable is redacted if a pattern matches anywhere in
     its name. The constructor raises RecordingError for an invalid regular expression.
     """
 

@@ -30,8 +30,9 @@ class ReplayService(Service):
 
     The first ``opened`` recorded streams are skipped. Each ListAndWatch stream sends the lists of
     the next recorded stream; further streams send only the last list. A stream ends at the recorded
-    time if the recorded plugin ended it. ``after`` is the next recorded registration. If it was
-    with the same kubelet, the last recorded stream also ends. All other streams stay open.
+    time if the recorded plugin ended it. ``after`` is the next recorded registration. If that
+    registration was with the same kubelet, the last recorded stream also ends. All other streams
+    stay open.
     ``missed`` is called with each request that was not recorded.
     """
 

@@ -1,7 +1,7 @@
 """Find the recorded response to a request, or the most similar recorded request.
 
 Device IDs are compared as sets, because a kubelet sends them in any order. A request that was
-recorded several times gets the recorded responses one after another, then always the last one.
+recorded several times gets the recorded responses in turn, then always the last response.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ def deploy(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
 
 
 def undeploy(settings: SimulationSettings) -> str:
-    """Delete the plugin's DaemonSet, and its namespace if ``deploy`` created it and it is unused.
+    """Delete the plugin's DaemonSet. If ``deploy`` created the namespace and it is now unused,
+    delete the namespace, too.
 
     Return one line that describes the result. Raises DeploymentError if a request fails.
     """

@@ -29,7 +29,7 @@ _OVER_4_MIB = 4 * 1024 * 1024 + 1
 
 
 class ListFault(StrEnum):
-    """Fault of ListAndWatch: what it sends instead of the correct list."""
+    """Fault of ListAndWatch: what the plugin sends instead of the correct list."""
 
     NONE = "none"
     DUPLICATE_IDS = "duplicate-ids"
@@ -47,7 +47,7 @@ class ListFault(StrEnum):
 
 
 class AllocateFault(StrEnum):
-    """Fault of Allocate, which returns this instead of one response per container."""
+    """Fault of Allocate: what the plugin returns instead of one response per container."""
 
     NONE = "none"
     NO_RESPONSES = "no-responses"

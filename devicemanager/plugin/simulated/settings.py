@@ -39,7 +39,7 @@ _PCI_SLOTS = 32
 
 
 class IdShape(StrEnum):
-    """Form of device IDs: plain, or as those of a vendor's plugin."""
+    """Form of device IDs: a plain number, or the form that a vendor's plugin uses."""
 
     INDEX = "index"
     GPU_UUID = "gpu-uuid"
@@ -197,7 +197,7 @@ def _help(text: str) -> dict[str, str]:
 
 @attrs.frozen(kw_only=True)
 class SimulationSettings:
-    """Settings of a simulated plugin. The first eight equal those of simple-device-plugin.
+    """Settings of a simulated plugin. simple-device-plugin has the first eight, too.
 
     The constructor raises ConfigurationError for an invalid value. The error names the environment
     variable and the flag.
@@ -307,7 +307,8 @@ class SimulationSettings:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Self:
-        """Read the settings from environment variables; use defaults for unset or empty ones."""
+        """Read the settings from environment variables; if a variable is unset or empty, use the
+        default."""
         given: dict[str, Any] = {}
         # An empty variable counts as unset: manifests often have empty optional values.
         for field in attrs.fields(cls):

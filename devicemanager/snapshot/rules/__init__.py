@@ -26,7 +26,7 @@ _RULES = (
 
 
 def findings(snapshot: Snapshot | Node) -> tuple[Finding, ...]:
-    """Return all problems that the rules find in a snapshot, the most severe ones first."""
+    """Return all problems that the rules find in a snapshot, the most severe first."""
     node = snapshot if isinstance(snapshot, Node) else Node(snapshot)
     found = [finding for rule in _RULES for finding in rule(node)]
     order = list(Severity)

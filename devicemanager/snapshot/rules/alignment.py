@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from devicemanager.core.printable import counted
 from devicemanager.snapshot.model import SnapshotError
 from devicemanager.snapshot.node import Node
 from devicemanager.snapshot.rules.finding import Finding, Kind, Severity
@@ -133,8 +134,8 @@ def no_nodes(node: Node) -> Iterator[Finding]:
         yield Finding(
             Kind.NO_NUMA_NODES,
             Severity.NOTE,
-            f"{resource}: the plugin names no NUMA nodes for {len(ids)} devices, so policy "
-            f"{node.alignment.policy} does not align them",
+            f"{resource}: policy {node.alignment.policy} does not align "
+            f"{counted(len(ids), 'device')}, because the plugin names no NUMA nodes",
             (),
             resource,
             tuple(sorted(ids)),
@@ -142,8 +143,8 @@ def no_nodes(node: Node) -> Iterator[Finding]:
 
 
 def _is_configured(node: Node) -> bool:
-    """True if the configuration file was read. Only then is it known that fields missing in it have
-    their defaults."""
+    """True if the configuration file was read. Only then is it known that the fields missing in the
+    file have their defaults."""
     return node.snapshot.config is not None and node.snapshot.config.source is not None
 
 

@@ -18,7 +18,7 @@ _MOST_LINES = 20
 
 
 def damaged(node: Node) -> Iterator[Finding]:
-    """Find a damaged checkpoint, or one of an old format.
+    """Find a damaged checkpoint, or a checkpoint of an old format.
 
     A kubelet that starts logs the error and continues without the file (``Start``,
     devicemanager/manager.go, v1.36).
@@ -34,7 +34,7 @@ def damaged(node: Node) -> Iterator[Finding]:
         message = "the checkpoint is damaged"
         lost = [f"lost: {each}" for each in saved.lost]
         details = _first((*saved.problems, *lost))
-        details += (f"{len(node.saved_entries)} pod device entries are readable",)
+        details += (f"readable pod device entries: {len(node.saved_entries)}",)
     yield Finding(Kind.CHECKPOINT_DAMAGED, Severity.ERROR, message, tuple(dict.fromkeys(details)))
 
 
@@ -58,7 +58,7 @@ def missing(node: Node) -> Iterator[Finding]:
         yield Finding(
             Kind.CHECKPOINT_MISSING,
             Severity.ERROR,
-            f"there is no checkpoint, and {len(node.allocated_to)} devices are allocated",
+            f"there is no checkpoint; number of allocated devices: {len(node.allocated_to)}",
             (f"no file {part.source}",),
             pods=tuple(sorted({name for names in node.allocated_to.values() for name in names})),
         )
@@ -72,14 +72,14 @@ def allocated_twice(node: Node) -> Iterator[Finding]:
     """
     for (resource, id_), names in sorted(node.allocated_to.items()):
         if len(names) > 1:
-            yield _twice(resource, id_, names, names, "by PodResources")
+            yield _twice(resource, id_, names, names, "according to PodResources")
     # Use the checkpoint only for devices that PodResources shows for at most one pod, so that one
     # problem leads to one finding.
     for (resource, id_), uids in sorted(node.saved_for.items()):
         here = tuple(uid for uid in uids if uid not in node.gone)
         if len(here) > 1 and len(node.allocated_to.get((resource, id_), ())) < 2:
             titles = tuple(map(node.title, here))
-            yield _twice(resource, id_, here, titles, "by the checkpoint")
+            yield _twice(resource, id_, here, titles, "according to the checkpoint")
 
 
 def _twice(
@@ -141,9 +141,8 @@ def only_saved(node: Node) -> Iterator[Finding]:
             yield Finding(
                 Kind.ONLY_IN_CHECKPOINT,
                 Severity.WARNING,
-                f"by the checkpoint, container {entry.container_name} of pod "
-                f"{node.title(entry.pod_uid)} has {', '.join(ids)} of {resource}; by "
-                "PodResources it does not",
+                f"container {entry.container_name} of pod {node.title(entry.pod_uid)} has "
+                f"{', '.join(ids)} of {resource} in the checkpoint, but not in PodResources",
                 (),
                 resource,
                 tuple(ids),
@@ -161,11 +160,11 @@ def gone(node: Node) -> Iterator[Finding]:
         if others:
             now = f"some of these devices are now allocated to {', '.join(others)}"
         elif node.snapshot.pods is not None:
-            now = "by PodResources, none of these devices is allocated"
+            now = "according to PodResources, none of these devices is allocated"
         else:
             now = "PodResources could not be read"
         reason = (
-            f"the kubelet has no directory for it; {now}"
+            f"the kubelet has no directory for the pod; {now}"
             if is_certain
             else f"{now}; PodResources omits init containers, so check the pod"
         )

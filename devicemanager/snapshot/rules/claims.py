@@ -27,7 +27,7 @@ def damaged(node: Node) -> Iterator[Finding]:
         Kind.DRA_STATE_DAMAGED,
         Severity.ERROR,
         f"the state file of the DRA manager {message}",
-        (*saved.problems, *lost, f"{len(node.claims)} claims are readable"),
+        (*saved.problems, *lost, f"readable claims: {len(node.claims)}"),
     )
 
 
@@ -42,7 +42,8 @@ def prepared_twice(node: Node) -> Iterator[Finding]:
             Severity.ERROR,
             found.text,
             (
-                "only a claim with admin access may do so, which the file does not show",
+                "only a claim with admin access may share devices; the file does not show whether "
+                "a claim has admin access",
                 f"pods: {', '.join(map(node.title, pods)) or 'none'}",
             ),
             pods=tuple(pods),
@@ -65,8 +66,8 @@ def gone(node: Node) -> Iterator[Finding]:
             Severity.WARNING,
             f"pod {node.title(uid)} holds claims, but is not on the node",
             (
-                f"the file has it for {', '.join(sorted(claims))}",
-                "the kubelet has no directory for it",
+                f"claims of the pod in the file: {', '.join(sorted(claims))}",
+                "the kubelet has no directory for the pod",
             ),
             pods=(uid,),
         )

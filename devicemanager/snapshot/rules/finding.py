@@ -18,7 +18,7 @@ class Severity(enum.StrEnum):
     WARNING = "warning"
     """Something is wrong, but allocated devices are not affected."""
     NOTE = "note"
-    """Not a fault, but useful to know when you look for one."""
+    """Not a fault, but useful to know when you look for a fault."""
 
 
 class Kind(enum.StrEnum):
@@ -127,7 +127,7 @@ ADVICE: Final = {
     ),
     Kind.HELD_TWICE: _advice(
         "delete one of the pods, and do not trust what the device computed while both had it",
-        "restart nothing before you delete it: both pods would get the device again",
+        "restart nothing before you delete the pod: both pods would get the device again",
         page=_TWICE,
         issues=(137534, 75880),
     ),
@@ -143,14 +143,14 @@ ADVICE: Final = {
         page=_STALE,
     ),
     Kind.RESOURCE_WITHOUT_PLUGIN: _advice(
-        "read the plugin's log: does it run, and has it registered since the kubelet started?",
+        "check in the plugin's log that it runs and has registered since the kubelet started",
         "restart the plugin's pod so that it re-registers its devices",
         page=_ZERO,
         issues=(121994, 127803, 62773),
     ),
     # Only the plugin's log shows the reason: the kubelet only repeats the plugin's device list.
     Kind.DEVICES_NOT_OFFERED: _advice(
-        "read in the plugin's log why it reports them as unhealthy, or no longer lists them",
+        "read in the plugin's log why the devices are unhealthy or no longer listed",
         page=_ZERO,
     ),
     Kind.HELD_NOT_OFFERED: _advice(
@@ -160,8 +160,8 @@ ADVICE: Final = {
         issues=(125579, 109595),
     ),
     Kind.DEAD_SOCKET: _advice(
-        "a plugin has left it behind: start the plugin again, or remove the file if the plugin is "
-        "uninstalled",
+        "a plugin has left the socket behind: start the plugin again, or remove the socket if the "
+        "plugin is uninstalled",
         page=_ZERO,
     ),
     Kind.POD_GONE: _advice(
@@ -173,10 +173,11 @@ ADVICE: Final = {
         issues=(137010,),
     ),
     Kind.REPEATED_ENTRY: _advice(
-        "the last entry counts; `devicemanager checkpoint repair FILE` removes the others"
+        "the last entry counts; `devicemanager checkpoint repair FILE` removes the other entries"
     ),
     Kind.UNREGISTERED_RESOURCE: _advice(
-        "if the plugin was uninstalled, delete the pods that use its devices; otherwise start it",
+        "if the plugin was uninstalled, delete the pods that use its devices; otherwise start the "
+        "plugin",
         page=_ZERO,
     ),
     Kind.ANSWER_UNREADABLE: _advice(
@@ -206,12 +207,12 @@ ADVICE: Final = {
         page=_CLAIMS,
     ),
     Kind.CLAIM_WITHOUT_PODS: _advice(
-        "the claim blocks a new claim with its name; stop the kubelet and move the file away, or "
-        "start a pod with this claim and delete it",
+        "the claim blocks a new claim with the same name; stop the kubelet and move the file away, "
+        "or start a pod with this claim and delete the pod",
         page=_CLAIMS,
     ),
     Kind.REPEATED_CLAIM: _advice(
-        "the last entry counts; `devicemanager checkpoint repair FILE` removes the others",
+        "the last entry counts; `devicemanager checkpoint repair FILE` removes the other entries",
         page=_CLAIMS,
     ),
     Kind.REPEATED_CLAIM_DEVICE: _advice(

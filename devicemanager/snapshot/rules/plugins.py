@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from devicemanager.core.printable import listed
+from devicemanager.core.printable import counted, listed
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.model import Listening
 from devicemanager.snapshot.node import Node
@@ -60,7 +60,7 @@ def without_plugin(node: Node) -> Iterator[Finding]:
         )
         message = f"{resource}: no device is allocatable"
         if ids:
-            message += f", and the checkpoint has {len(ids)} healthy ones"
+            message += f", but the checkpoint has {counted(len(ids), 'healthy device')}"
         details = [node.sockets_text()] if node.snapshot.sockets is not None else []
         if pods:
             details.append(f"in use by {', '.join(pods)}")
@@ -91,8 +91,8 @@ def not_allocatable(node: Node) -> Iterator[Finding]:
             yield Finding(
                 Kind.DEVICES_NOT_OFFERED,
                 Severity.WARNING,
-                f"{resource}: {len(missing)} devices are healthy in the checkpoint and not "
-                f"allocatable: {listed(missing, _MOST_SHOWN)}",
+                f"{resource}: devices that are healthy in the checkpoint but not allocatable: "
+                f"{listed(missing, _MOST_SHOWN)}",
                 (),
                 resource,
                 tuple(missing),

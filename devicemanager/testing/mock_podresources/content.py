@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from devicemanager.core.printable import counted
 from devicemanager.testing.mock_podresources.fields import (
     Where,
     fields,
@@ -197,8 +198,8 @@ class ContentReader:
             # `id_list` allows no negative numbers.
             if index >= len(generated.ids):
                 raise where.error(
-                    f"indexes: {index} is too large: {resource} has {len(generated.ids)} devices,"
-                    " counted from 0"
+                    f"indexes: {index} is too large: {resource} has "
+                    f"{counted(len(generated.ids), 'device')}, counted from 0"
                 )
         return generated.groups(found["indexes"], resource)
 

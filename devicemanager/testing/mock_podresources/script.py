@@ -60,7 +60,7 @@ class Script:
     """Faults that are set at the start."""
     steps: tuple[Step, ...] = ()
     repeat: bool = False
-    """True to start again at the first step after the last one."""
+    """True to start again at the first step after the last step."""
 
 
 def with_pods(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from devicemanager.core.errors import RequestError
+from devicemanager.core.printable import counted
 from devicemanager.faults import Fault, FaultRegistry
 from devicemanager.io.clock import Cancel, Clock, SystemClock
 from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
@@ -100,7 +101,8 @@ class MockPodResources:
             # Due times are computed from the start time, so that delays do not accumulate.
             self._due = self._clock.monotonic()
             self._report(f"pod resources socket: {self.socket_path}")
-            self._report(f"ready: {len(self.script.pods)} pods, {len(self.script.steps)} steps")
+            pods = counted(len(self.script.pods), "pod")
+            self._report(f"ready: {pods}, {counted(len(self.script.steps), 'step')}")
             self._schedule()
         return self
 
@@ -206,7 +208,7 @@ class MockPodResources:
             step = self.script.steps[self._steps % len(self.script.steps)]
             self._steps += 1
             self.apply(step)
-            self._report(f"step {self._steps}: {len(self.source.pods())} pods")
+            self._report(f"step {self._steps}: {counted(len(self.source.pods()), 'pod')}")
             self._schedule()
 
 

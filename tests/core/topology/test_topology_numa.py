@@ -71,11 +71,11 @@ def test_subset_steps_sum_over_all_subsets() -> None:
         ([0, 64], None, "invalid NUMA node ID 64: use 0 to 63"),
         ([-1, 0], None, "invalid NUMA node ID -1: use 0 to 63"),
         ([2, 2], None, "duplicate NUMA node 2: list each node once"),
-        ([0, 1], [[10, 20]], "invalid NUMA distances: 1 rows for 2 nodes: use one row per node"),
+        ([0, 1], [[10, 20]], "invalid NUMA distances: 1 row for 2 nodes: use one row per node"),
         (
             [0, 1],
             [[10], [10, 20]],
-            "NUMA node 0 has 1 distances for 2 nodes: use one distance per node",
+            "NUMA node 0 has 1 distance for 2 nodes: use one distance per node",
         ),
         ([0, 1], {0: [10, 20]}, "invalid NUMA distances: no row for node 1: use one row per node"),
         ([0], [[-3]], "NUMA node 0 has a negative distance: use 0 or more"),

@@ -54,7 +54,7 @@ def test_process_with_too_many_drivers_is_retried_rarely(nodes, monkeypatch):
     node.stack.callback(second.stop)
     second.start()
     rejected = kubelet.wait_for_event("registration-rejected", after=0)
-    assert "process 1 already has 1 registrations: the limit is 1 " in rejected.message
+    assert "process 1 already has 1 registration: the limit is 1 " in rejected.message
     kubelet.wait_for(lambda: len(second.sockets.statuses) == 1)
     mark = kubelet.mark()
     first.stop()
@@ -78,4 +78,4 @@ def test_processes_that_fork_share_a_limit(nodes, monkeypatch):
     node.stack.callback(second.stop)
     second.start()
     rejected = node.kubelet.wait_for_event("registration-rejected", after=0)
-    assert "process 2 has 0 of 1 registrations: it can have no more, " in rejected.message
+    assert "process 2 can have no more than 0 registrations: " in rejected.message

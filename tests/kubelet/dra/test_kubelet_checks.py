@@ -538,7 +538,7 @@ def test_k39_state_file_without_and_with_claims(node, directory):
     (directory / "dra_manager_state").write_text(EXAMPLE)
     with MockKubelet(directory, clock=ManualClock()) as kubelet:
         loaded = kubelet.events.recent("dra-state-loaded")
-        assert loaded[0].message.endswith("dra_manager_state: 1 ResourceClaims")
+        assert loaded[0].message.endswith("dra_manager_state: 1 ResourceClaim")
     # The file of an older kubelet is not rewritten before the next change.
     assert (directory / "dra_manager_state").read_text() == EXAMPLE
 

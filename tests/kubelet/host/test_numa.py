@@ -106,7 +106,7 @@ def test_json_file_has_text_keys(tmp_path: Path) -> None:
         ("nodes: 3-1", ": nodes: invalid range `3-1`: put the lower number first"),
         ("nodes: 0-65536", ": nodes: range `0-65536` too long: limit 65536 numbers"),
         ("nodes: 0\ndistances: far", ": distances: expected a list of numbers for every NUMA node"),
-        ("nodes: [0, 1]\ndistances: [[10, 20]]", ": invalid NUMA distances: 1 rows for 2 nodes"),
+        ("nodes: [0, 1]\ndistances: [[10, 20]]", ": invalid NUMA distances: 1 row for 2 nodes"),
         ("nodes: 0\ncpus: {1: 0}", ": cpus: unknown NUMA node 1"),
         ("nodes: 0\ncpus: [0]", ": cpus: expected a mapping by NUMA node id or memory type"),
         ("nodes: [0, 1]\ncpus: {0: 0-1, 1: 1}", ": cpus of node 1: CPU 1 is listed twice"),

@@ -722,7 +722,7 @@ def test_suspect_list_publishes_a_warning():
     harness.plugin("a", "a", "")
     messages = [each.message for each in harness.manager.events.recent(EventKind.LIST_SUSPECT)]
     assert messages == [
-        "vendor.com/gpu: 1 duplicate device IDs: the kubelet can count a device twice",
+        "vendor.com/gpu: 1 duplicate device ID: the kubelet can count a device twice",
         "vendor.com/gpu: a device has an empty ID",
     ]
 

@@ -507,7 +507,7 @@ def test_deleting_the_directory_terminates_its_pods(tmp_path: Path, owner: Owner
         (directory / "a.yaml").unlink()
         directory.rmdir()
         owner.wait(lambda: len(owner.lines) == 1)
-    assert owner.lines == [f"manifest directory {directory} is gone, and its pods with it"]
+    assert owner.lines == [f"manifest directory {directory} deleted: its pods are terminated"]
     assert owner.running == {}
 
 

@@ -305,8 +305,8 @@ def test_readmission_with_a_device_that_is_no_longer_listed(quirks: Quirks, scop
     assert node.admit(pod("p", gpu=1)).admitted
     plugin.send_list([device("b", 0)])
     assert node.messages(EventKind.LIST_SUSPECT) == [
-        "vendor.com/gpu: 1 allocated devices are no longer listed, such as 'a': a kubelet from "
-        "v1.34 on panics when it admits their pods again; list them as Unhealthy"
+        "vendor.com/gpu: the plugin no longer lists allocated devices (a): a kubelet from v1.34 "
+        "on panics when it admits their pods again; list the devices as Unhealthy"
     ]
     plugin.send_list([device("b", 0, health="Unhealthy")])
     assert len(node.messages(EventKind.LIST_SUSPECT)) == 1
@@ -481,7 +481,7 @@ def test_declared_resource_without_a_plugin(quirks: Quirks) -> None:
     )
     warned = "pod default/p container app requests vendor.com/gpu, which no plugin has registered: "
     assert node.messages(EventKind.UNKNOWN_RESOURCE) == (
-        [warned + "it runs without it"] if quirks else []
+        [warned + "the container runs without the resource"] if quirks else []
     )
 
 

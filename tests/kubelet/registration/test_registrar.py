@@ -122,7 +122,7 @@ def test_registrations_of_a_process_are_limited(
         second = registrar.run(registrar.connect(R, plugin.path, "q.sock"))
         if limited:
             with pytest.raises(
-                RegistrationRejected, match=r"^process 1 already has 1 registrations"
+                RegistrationRejected, match=r"^process 1 already has 1 registration"
             ):
                 second.result(20)
             (registered,) = manager.state.endpoints.connected()
@@ -155,8 +155,8 @@ def test_processes_that_fork_leave_registrations_to_others(
         # Each process gets a quarter of what the earlier ones have left.
         assert taken == [2, 2, 2, 1, 1]
         assert message == (
-            "process 5 has 1 of 8 registrations: it can have no more, because the limit for all "
-            "processes is 10 (Settings.max_registrations)"
+            "process 5 can have no more than 1 registration: all processes have 8, and the limit "
+            "is 10 (Settings.max_registrations)"
         )
         # Re-registration is always possible.
         registrar.run(registrar.connect(R, plugin.path, "5-0.sock")).result(20)
@@ -185,7 +185,7 @@ def test_plugin_without_options_counts_for_its_process(
     settings = Settings(max_registrations_per_process=1)
     registrar = Registrar(manager.plugins, settings, manager.events, lambda error: None)
     registrar.dialer = DialedBy(1)
-    full = "^process 1 already has 1 registrations: the limit is 1 "
+    full = "^process 1 already has 1 registration: the limit is 1 "
     try:
         with hostile.RawPlugin(directory / "p.sock", options=options) as plugin:
             slow = registrar.run(registrar.connect(R, plugin.path, "p.sock"))

@@ -186,7 +186,7 @@ def test_explanation_of_the_node_check() -> None:
 
 
 ON_NODE_1 = (
-    "a device is on NUMA node 1, which this machine does not have: add it to the topology "
+    "a device is on NUMA node 1, which this machine does not have: add the node to the topology "
     "(Settings.numa, --numa)"
 )
 

@@ -170,5 +170,5 @@ def test_invalid_response_rejects_the_pod(sysfs: Path) -> None:
     plugin = register(node)
     plugin.responses = (b"\xc2\x3e\x02\xff",)
     rejected = node.admit(pod("p", gpu=1))
-    assert "are not a ContainerAllocateResponse" in rejected.message
+    assert "invalid ContainerAllocateResponse of" in rejected.message
     assert node.devices("p") == {}

@@ -174,7 +174,7 @@ def test_more_than_100_pending_reports_are_dropped() -> None:
     ]
     id_ = str(dropped[0].pod).removeprefix("of-")
     assert dropped[0].message == (
-        f"vendor.com/gpu {id_}: report of changed health dropped, 100 are waiting"
+        f"vendor.com/gpu {id_}: report of changed health dropped: the queue has 100 unread reports"
     )
     # The queue has room again.
     plugin.send_list([device(ids[0]), *(device(id_, health="Unhealthy") for id_ in ids[1:])])

@@ -85,7 +85,7 @@ def test_any_bytes_are_settings_or_a_wire_error(data: bytes) -> None:
 
 
 def test_broken_settings_error_names_the_message() -> None:
-    with pytest.raises(WireError, match=r"^3 bytes are not a ContainerAllocateResponse"):
+    with pytest.raises(WireError, match=r"^invalid ContainerAllocateResponse of 3 bytes "):
         settings_from_bytes(b"\x0a\xff\x01")
 
 
@@ -192,7 +192,7 @@ def test_unusual_encodings_are_decoded_as_by_protobuf(blob: bytes) -> None:
 )
 def test_broken_list_is_a_wire_error(data: bytes) -> None:
     good = fields((0x0A, fields((0x0A, b"c"), (0x12, b"x"))))
-    with pytest.raises(WireError, match="are not a ListAndWatchResponse"):
+    with pytest.raises(WireError, match="invalid ListAndWatchResponse of"):
         device_columns(good + data)
 
 

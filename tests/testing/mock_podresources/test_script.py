@@ -203,7 +203,7 @@ INVALID = [
     (device(indexes="0"), f"{IN_DEVICE}: indexes: no generated devices: add {GPU} with a count"),
     (
         {"allocatable": {"devices": [{"resource_name": GPU, "count": 1}]}, **device(indexes=[1])},
-        f"{IN_DEVICE}: indexes: 1 is too large: {GPU} has 1 devices",
+        f"{IN_DEVICE}: indexes: 1 is too large: {GPU} has 1 device, ",
     ),
     (
         {"allocatable": {"devices": [{"resource_name": GPU, "count": 1, "id_shape": "x"}]}},

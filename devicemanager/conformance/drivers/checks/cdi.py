@@ -5,6 +5,7 @@ from __future__ import annotations
 from devicemanager.conformance.drivers.described import driver_check
 from devicemanager.conformance.drivers.run import DriverRun, cdi_ids
 from devicemanager.conformance.outcomes import Failed, Skipped
+from devicemanager.core.printable import counted
 
 
 @driver_check
@@ -27,7 +28,7 @@ def df02(run: DriverRun) -> str:
             raise Failed(errors[0])
     if not files:
         raise Skipped("the driver has no CDI files")
-    return f"{len(files)} files"
+    return counted(len(files), "file")
 
 
 @driver_check

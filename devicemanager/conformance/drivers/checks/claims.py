@@ -21,6 +21,7 @@ from devicemanager.conformance.drivers.run import (
     shown,
 )
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
+from devicemanager.core.printable import counted
 from devicemanager.objects.dra import ADMIN_LABEL
 
 _FOREIGN = "other-driver.conformance.example.com"
@@ -54,7 +55,7 @@ def dc02(run: DriverRun) -> str:
                 raise Failed(f"device {'/'.join(named)} was not allocated to the claim")
             if unknown := {*device.request_names} - {REQUEST}:
                 raise Failed(f"unknown request name {min(unknown)!r}: the claim has {REQUEST!r}")
-    return f"{len(entry.devices)} devices"
+    return counted(len(entry.devices), "device")
 
 
 @driver_check
@@ -87,7 +88,7 @@ def dc04(run: DriverRun) -> None:
 
 
 def _check_free(run: DriverRun, claim: ClaimObject, after: str) -> None:
-    """Raise Failed if a new claim cannot get the devices of an earlier one."""
+    """Raise Failed if a new claim cannot get the devices of an earlier claim."""
     other = _same_devices(run, claim)
     try:
         run.prepare(other)
@@ -97,7 +98,7 @@ def _check_free(run: DriverRun, claim: ClaimObject, after: str) -> None:
 
 
 def _same_devices(run: DriverRun, claim: ClaimObject) -> ClaimObject:
-    """Create another claim with the same devices, in shares of its own."""
+    """Create another claim for the devices of ``claim``; shared devices get other share IDs."""
     results = [dict(each) for each in claim["status"]["allocation"]["devices"]["results"]]
     for each in results:
         if "shareID" in each:
@@ -150,7 +151,7 @@ def dc09(run: DriverRun) -> str:
     claims = run.claims(3, least=2)
     run.prepare(*claims)
     run.unprepare(*claims)
-    return f"{len(claims)} claims in one call"
+    return f"{counted(len(claims), 'claim')} in one call"
 
 
 @driver_check
@@ -162,8 +163,8 @@ def dc10(run: DriverRun) -> str:
 def _check_bad_claim(run: DriverRun, broken: Any, **options: Any) -> str:
     """Prepare a good and a bad claim in one call: only the bad one may fail.
 
-    ``broken`` changes the allocation result of the bad claim. ``options`` are those of
-    ``claim_with`` for it. Return the error of the bad claim.
+    ``broken`` changes the allocation result of the bad claim. ``options`` are passed to
+    ``claim_with`` for the bad claim. Return the error of the bad claim.
     """
     good, bad = run.results(2, least=2)
     claims = [run.create(good), run.create(broken(bad), **options)]
@@ -307,11 +308,12 @@ def dc19(run: DriverRun) -> None:
     old = run.create(result)
     _delete(run, old)
     run.load(claim_with(old["metadata"]["name"], [result]))
-    _check_not_prepared(run, old, "was replaced by one with another UID")
+    _check_not_prepared(run, old, "was replaced by a claim with another UID")
 
 
 def _check_not_prepared(run: DriverRun, claim: ClaimObject, why: str) -> None:
-    """Raise Failed if a claim can be prepared. The whole call may fail, or only its entry."""
+    """Raise Failed if a claim can be prepared. The whole call may fail, or only the claim's
+    entry."""
     run.step(f"NodePrepareResources for a claim that {why}")
     with run.client() as client:
         try:
@@ -377,8 +379,8 @@ def dc21(run: DriverRun) -> str:
         for done in [pool.submit(use, claim) for claim in claims]:
             done.result()
     if slowest > run.limits.call_warn_seconds:
-        raise Warned(f"{len(claims)} claims at the same time took up to {slowest:.1f} s")
-    return f"{len(claims)} claims, at most {slowest:.2f} s"
+        raise Warned(f"{counted(len(claims), 'claim')} at the same time took up to {slowest:.1f} s")
+    return f"{counted(len(claims), 'claim')}, at most {slowest:.2f} s"
 
 
 @driver_check
@@ -393,7 +395,7 @@ def dc22(run: DriverRun) -> str:
     devices: list[Mapping[str, Any]] = stored.get("status", {}).get("devices") or []
     if not devices:
         raise Skipped("the driver does not write status.devices")
-    return f"{len(devices)} devices"
+    return counted(len(devices), "device")
 
 
 @driver_check

@@ -9,6 +9,7 @@ from devicemanager.conformance.drivers.client import HEALTH_SERVICES
 from devicemanager.conformance.drivers.described import driver_check
 from devicemanager.conformance.drivers.run import DriverRun
 from devicemanager.conformance.outcomes import Failed, Skipped
+from devicemanager.core.printable import counted
 from protos import drahealth_v1 as health
 
 _HEALTHY = health.HealthStatus.Value("HEALTHY")
@@ -38,7 +39,7 @@ def _next(reports: object) -> health.NodeWatchResourcesResponse:
 def dh01(run: DriverRun) -> str:
     begin = time.monotonic()
     report = _first_report(run)
-    return f"{len(report.devices)} devices after {time.monotonic() - begin:.2f} s"
+    return f"{counted(len(report.devices), 'device')} after {time.monotonic() - begin:.2f} s"
 
 
 @driver_check

@@ -12,6 +12,7 @@ from devicemanager.conformance.drivers.claims import REQUEST
 from devicemanager.conformance.drivers.described import driver_check
 from devicemanager.conformance.drivers.run import DriverRun
 from devicemanager.conformance.outcomes import Failed, Skipped
+from devicemanager.core.printable import counted
 
 
 @driver_check
@@ -71,7 +72,7 @@ def dl03(run: DriverRun) -> str:
         if run.until(lambda: not run.process.is_running, run.limits.grace_seconds) is None:
             raise Failed(f"the driver still runs {run.limits.grace_seconds:g} s after {after}")
         _check_no_sockets(run, after)
-    return f"{run.limits.early_stops} times"
+    return f"stopped {counted(run.limits.early_stops, 'time')}"
 
 
 @driver_check
@@ -85,7 +86,7 @@ def dl04(run: DriverRun) -> str:
         _check_metadata(claim, files)
     if left := _metadata(directory):
         raise Failed(f"{min(left)} is still there after NodeUnprepareResources")
-    return f"{len(files)} files"
+    return counted(len(files), "file")
 
 
 def _metadata(directory: Path) -> dict[Path, Any]:

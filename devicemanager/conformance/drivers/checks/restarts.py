@@ -13,6 +13,7 @@ from devicemanager.conformance.drivers.described import driver_check
 from devicemanager.conformance.drivers.run import ClaimObject, DriverRun, cdi_ids, shown
 from devicemanager.conformance.drivers.stage import POD_UIDS
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
+from devicemanager.core.printable import counted
 from podresources.sockets import FileIdentity
 from protos import dra_v1
 
@@ -93,7 +94,7 @@ def dk05(run: DriverRun) -> str:
         _kill_during_prepare(run, claim, took * number / (run.limits.kills + 1))
         _restart(run, "SIGKILL during NodePrepareResources")
         _check_complete(run, claim, wanted)
-    return f"{run.limits.kills} times"
+    return f"killed {counted(run.limits.kills, 'time')}"
 
 
 def _check_complete(
@@ -200,7 +201,7 @@ def dk08(run: DriverRun) -> str:
     _check_one_instance(run, old_sockets)
     _check_again(run, claim, before, "the exit of the first instance")
     run.unprepare(claim)
-    return "the second instance has unprepared a claim of the first one"
+    return "the second instance has unprepared a claim of the first instance"
 
 
 def _start_second_instance(run: DriverRun) -> None:
@@ -229,7 +230,8 @@ def _check_one_instance(run: DriverRun, old: list[Path]) -> None:
     if took is None:
         left = [each.name for each in old if each.exists()]
         raise Failed(
-            f"the kubelet has {len(run.instances())} instances after the exit of the first one"
+            f"after the exit of the first instance, the kubelet has "
+            f"{counted(len(run.instances()), 'registered instance')}"
             f"{': its socket ' + left[0] + ' is left' if left else ''}"
         )
 
@@ -245,7 +247,7 @@ def dk10(run: DriverRun) -> str:
 
 
 def _check_versions(run: DriverRun, *, previous_first: bool) -> str:
-    """Prepare a claim with one version of the driver, and unprepare it with the other one."""
+    """Prepare a claim with one version of the driver, and unprepare it with the other version."""
     names = ["the previous version", "the new version"]
     one, two = names if previous_first else names[::-1]
     run.plugin.runs_previous = previous_first
@@ -287,9 +289,10 @@ def dk11(run: DriverRun) -> str:
     damaged = _damage_checkpoint(run)
     since = run.kubelet.mark()
     run.launch()
-    run.wait_registered(since, run.limits.recover_seconds, f"{', '.join(damaged)} was damaged")
+    files = ", ".join(damaged)
+    run.wait_registered(since, run.limits.recover_seconds, f"these files were damaged: {files}")
     run.unprepare(claim)
-    return f"unprepared with a damaged {', '.join(damaged)}"
+    return f"unprepared after these files were damaged: {files}"
 
 
 def _damage_checkpoint(run: DriverRun) -> list[str]:
@@ -322,6 +325,8 @@ def dk12(run: DriverRun) -> None:
     _restart(run, "a reboot")
     [again] = run.prepare(claim)
     if len(again.devices) != len(before.devices):
-        raise Failed(f"{len(again.devices)} devices after a reboot, {len(before.devices)} before")
+        raise Failed(
+            f"{counted(len(again.devices), 'device')} after a reboot, {len(before.devices)} before"
+        )
     run.check_resolved(again, " after a reboot")
     run.unprepare(claim)

@@ -8,6 +8,7 @@ from devicemanager.conformance.drivers.described import driver_check
 from devicemanager.conformance.drivers.run import WRITES, DriverRun
 from devicemanager.conformance.drivers.stage import NODE
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
+from devicemanager.core.printable import counted
 
 _SLICES = "resourceslices"
 
@@ -21,12 +22,14 @@ def ds01(run: DriverRun) -> str:
         raise Warned("no ResourceSlice: correct only on a node without devices")
     if problem := run.incomplete():
         raise Failed(problem)
-    return f"{len(run.devices())} devices in {len(run.slices())} slices"
+    return f"{counted(len(run.devices()), 'device')} in {counted(len(run.slices()), 'slice')}"
 
 
 def _wait_written(run: DriverRun) -> None:
-    """Wait until the driver has written a slice. A start does not wait for a driver without slices
-    on earlier stages, and all its writes may be rejected."""
+    """Wait until the driver has written a slice, or has tried to write one.
+
+    A start of the driver does not wait for slices if the driver had no slices on an earlier stage.
+    """
     run.until(lambda: bool(run.slices() or run.writes(_SLICES)), run.limits.publish_seconds)
 
 
@@ -90,8 +93,10 @@ def ds05(run: DriverRun) -> str:
     run.settle()
     _check_same(run, before, "the driver's restart")
     if len(run.slices()) != count:
-        raise Failed(f"{len(run.slices())} slices after the driver's restart, {count} before")
-    return f"{len(before)} devices"
+        raise Failed(
+            f"{counted(len(run.slices()), 'slice')} after the driver's restart, {count} before"
+        )
+    return counted(len(before), "device")
 
 
 @driver_check

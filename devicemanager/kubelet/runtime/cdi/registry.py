@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 
+from devicemanager.core.printable import counted
 from devicemanager.kubelet.runtime.cdi.files import load_spec
 from devicemanager.kubelet.runtime.cdi.values import (
     CdiSpec,
@@ -42,7 +43,7 @@ class Registry:
     def resolve(self, names: Iterable[str]) -> tuple[tuple[str, ContainerEdits], ...]:
         """Return the edits for these device names in order, as pairs of device name and edits.
 
-        The general edits of a file come once, before those of its first device. Raises
+        The general edits of a file come once, before the edits of the file's first device. Raises
         ``CdiError`` for a malformed name, and ``UnresolvedCdiDevices`` for unknown names.
         """
         requested = tuple(dict.fromkeys(names))
@@ -66,16 +67,16 @@ class Registry:
         searched = ", ".join(map(str, self.directories)) or "no directory"
         shown = self.errors[:_ERRORS_SHOWN]
         omitted = len(self.errors) - len(shown)
-        more = (f"and {omitted} more errors",) if omitted else ()
+        more = (f"and {counted(omitted, 'more error')}",) if omitted else ()
         return "; ".join((f"searched {searched}", *shown, *more))
 
 
 def load(directories: Iterable[Path] = DEFAULT_DIRECTORIES) -> Registry:
     """Read every ``.json`` and ``.yaml`` file in the directories into a registry.
 
-    Later directories take precedence. A missing directory has no files. A name that two files
-    of one directory define is dropped, even if an earlier directory also defines it, because it
-    is ambiguous.
+    Later directories take precedence. A missing directory has no files. If two files of one
+    directory define the same name, the name is ambiguous and therefore dropped, even if an earlier
+    directory also defines it.
     """
     searched = tuple(directories)
     devices: dict[str, CdiSpec] = {}

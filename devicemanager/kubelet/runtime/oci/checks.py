@@ -39,7 +39,7 @@ def shown(text: str) -> str:
 
 
 def check_env(source: str, name: str, value: str) -> None:
-    """Raise OciError, which names ``source``, for an invalid environment variable."""
+    """Raise OciError for an invalid environment variable. The error names ``source``."""
     if not name or "=" in name or not name.isprintable():
         raise OciError(
             f"{source}: invalid environment variable name {shown(name)}: expected printable "
@@ -66,7 +66,7 @@ def check_interface(source: str, name: str) -> None:
 def container_path(source: str, what: str, path: str) -> str:
     """Return a path in the container without ``..``, so that it stays below the container's root.
 
-    Raises OciError, which names ``source`` and ``what``, for a path that is not absolute.
+    Raises OciError for a path that is not absolute. The error names ``source`` and ``what``.
     """
     _check_path(source, f"container path of {what}", path)
     # posixpath keeps two leading slashes, which have no meaning for a container runtime.
