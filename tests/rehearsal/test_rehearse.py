@@ -364,7 +364,11 @@ def test_orders_are_all_permutations_or_a_sample() -> None:
 
 
 def test_json_has_all_outcomes() -> None:
-    data = json.loads(json.dumps(report.as_data(rehearse(WHOLE, [Reboot()]))))
+    result = rehearse(WHOLE, [Reboot()])
+    data = json.loads(json.dumps(report.as_data(result)))
+    assert (data["node"], data["steps"]) == (result.node, list(result.steps))
+    assert (data["kubelet_starts"], data["loses_pods"]) == (True, True)
+    assert data["assumptions"] == list(result.assumptions)
     assert data["orders"] == {"tried": 6, "bad": 4, "complete": True}
     (infer, _) = data["pods"]
     assert infer["devices"] == {GPU: ["g2"]}

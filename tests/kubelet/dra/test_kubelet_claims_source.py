@@ -100,6 +100,18 @@ def test_claims_can_be_changed_later(node):
         claims.replace("default", "gpu", "new")
 
 
+def test_reset_deletes_claims_their_faults_and_offered_objects(node):
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.resource_claims.apply(claim("gpu", "gpu-0"))
+    kubelet.resource_claims.fail("default", "gpu", "no")
+    kubelet.resource_claims.offer({"kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}})
+    kubelet.reset()
+    assert kubelet.resource_claims.list() == ()
+    assert kubelet.resource_claims.objects("DeviceClass") == ()
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    assert driver.prepared == {"uid-gpu": ("gpu-0",)}
+
+
 @pytest.fixture
 def server(tmp_path):
     with FakeApiServer() as made:
