@@ -169,6 +169,22 @@ def test_failures_back_off_exponentially(leases, monkeypatch):
     assert waits[:8] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0, 7.0]
 
 
+def test_renewals_are_a_quarter_of_the_duration_and_jitter_apart(leases, monkeypatch):
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
+    controller = LeaseController(leases, duration=40000, threads=1)
+    again, pauses = controller._again, []
+
+    def recorded(lease, due, wait):
+        again(lease, due, wait)
+        pauses.append(lease.due - due)
+
+    monkeypatch.setattr(controller, "_again", recorded)
+    controller.add("a", "uid")
+    leases.wait(lambda leases: leases.calls)
+    controller.close()
+    assert pauses == [pytest.approx(10400)]
+
+
 def test_malformed_response_does_not_end_the_thread(leases, monkeypatch):
     monkeypatch.setattr(lease_controller, "LONGEST_WAIT", 0.01)
     controller = LeaseController(leases, duration=0.2, threads=1)

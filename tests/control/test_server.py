@@ -12,6 +12,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -360,6 +361,22 @@ def test_waits_are_not_checked_after_unrelated_entries(
         mock_kubelet.stop()
         assert waiting.result(20)
     assert len(checks) == 2
+
+
+def test_short_wait_lasts_until_its_time_is_over(client, mock_kubelet, monkeypatch):
+    checks, check = [], mock_kubelet.wait_for_event
+    monkeypatch.setattr(
+        mock_kubelet,
+        "wait_for_event",
+        lambda *words, **given: checks.append(1) or check(*words, **given),
+    )
+    # With this clock, the time is never over.
+    monkeypatch.setattr("devicemanager.control.router.time", SimpleNamespace(monotonic=float))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.wait_for_event, "stopped", timeout=1)
+        wait_until(lambda: checks)
+        mock_kubelet.stop()
+        assert waiting.result(20).kind is EventKind.STOPPED
 
 
 def test_stop_ends_waits_and_streams(mock_kubelet):

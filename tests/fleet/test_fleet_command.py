@@ -98,6 +98,19 @@ def test_exit_status_says_if_something_is_wrong(argv: list[str], status: int, ca
     assert json.loads(out)["assumptions"]
 
 
+def test_json_of_show_has_what_the_text_shows(capsys: Any) -> None:
+    _, text, _ = run(capsys, "fleet", "show", "fleet.tar.gz")
+    status, out, _ = run(capsys, "fleet", "show", "fleet.tar.gz", "-o", "json")
+    data = json.loads(out)
+    first = f"{len(data['nodes'])} nodes of {data['server']}, {data['taken']}, kubelet "
+    assert (status, text.startswith(first)) == (1, True)
+    assert all(f"\nassumed: {each}\n" in text for each in data["assumptions"])
+    assert text.count("\nassumed: ") == len(data["assumptions"]) > 1
+    assert [each in text for each in data["splits"]] == [True, True]
+    assert [each["allocated"] for each in data["pools"]] == [1]
+    assert data["sizes"] and {each["resource"] for each in data["resources"]} == {GPU}
+
+
 def test_quotas_and_reasons_are_named(capsys: Any) -> None:
     _, out, _ = run(capsys, "fleet", "fits", "pod.yaml", "fleet.tar.gz", "--replicas", "3")
     assert out.startswith(

@@ -77,6 +77,16 @@ def test_rejected_claims_allocate_no_devices(kubelet):
     assert kubelet.admit(manifest("r", gpus=1)).admitted
 
 
+def test_reset_deletes_pods_faults_and_claims_and_starts_the_kubelet(kubelet):
+    kubelet.admit(manifest("p", "x"))
+    kubelet.faults.set("fail-call")
+    kubelet.stop()
+    kubelet.reset()
+    assert kubelet.is_serving
+    assert (kubelet.pods(), kubelet.faults.list()) == ({}, ())
+    assert (kubelet.claims.pools(), kubelet.claims.classes()) == ((), ())
+
+
 def test_ended_pods_free_their_claims(kubelet):
     ends = manifest("p", "x")
     ends["spec"]["restartPolicy"] = "Never"

@@ -20,6 +20,7 @@ from devicemanager.plugin.lists import DeviceList
 from devicemanager.plugin.service import Service, complete_preference
 from devicemanager.plugin.streams import Streams
 from protos import deviceplugin_v1beta1 as dp
+from tests.timing import wait_until
 
 TIMEOUT = 15.0
 
@@ -379,6 +380,17 @@ def test_pool_is_bounded_and_passes_errors_on():
         worker.join(TIMEOUT)
         assert not worker.is_alive()
     assert isinstance(pool.submit(int), futures.Future)
+
+
+def test_idle_thread_of_the_pool_runs_the_next_call(monkeypatch):
+    monkeypatch.setattr("devicemanager.plugin.common.executor._IDLE", TIMEOUT)
+    pool = DaemonThreadPoolExecutor(2, "test")
+    first = pool.submit(threading.current_thread).result(TIMEOUT)
+    wait_until(lambda: pool._idle, TIMEOUT)
+    assert pool.submit(threading.current_thread).result(TIMEOUT) is first
+    pool.close()
+    first.join(TIMEOUT)
+    assert not first.is_alive()
 
 
 def test_pool_without_new_threads(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import inspect
 import os
 import socket
 import threading
@@ -32,6 +33,7 @@ from podresources import (
     RateLimited,
     SocketNotFound,
 )
+from podresources.pods_api import PodsClient
 from podresources.profile import Profile
 from protos import podresources_v1 as v1
 
@@ -312,3 +314,8 @@ def test_endpoint_notation_and_relative_paths(serve, socket_path, monkeypatch):
         with PodResourcesClient(written) as client:
             assert client.socket_path == socket_path
             assert client.list() == (Pod("p", "ns"),)
+
+
+@pytest.mark.parametrize("client", [PodResourcesClient, PodsClient])
+def test_calls_end_after_ten_seconds_by_default(client: type) -> None:
+    assert inspect.signature(client).parameters["timeout"].default == 10.0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import attrs
 import pytest
 
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
+from devicemanager.core.providers.memory import MemoryProvider
 from devicemanager.core.topology import NumaTopology
 from devicemanager.rehearsal import (
     Admit,
@@ -277,6 +279,23 @@ def test_missing_parts_are_assumptions() -> None:
     assert any("permission denied" in text for text in rehearse(blind, [Restart()]).assumptions)
 
 
+@pytest.mark.parametrize(
+    ("missing", "note"),
+    [
+        ({"checkpoint": None}, "the checkpoint could not be read: allocated devices are taken"),
+        ({"checkpoint": b"{"}, "the checkpoint is damaged: allocated devices are taken from Pod"),
+        ({"checkpoint": b"{", "pods": None}, "the checkpoint is damaged: only its readable part"),
+        (
+            {"checkpoint": None, "pods": None},
+            "allocated devices are unknown: all devices count as free",
+        ),
+    ],
+)
+def test_source_of_allocated_devices_is_an_assumption(missing: dict[str, Any], note: str) -> None:
+    assumed = rehearse(attrs.evolve(WHOLE, **missing), [Restart()]).assumptions
+    assert [each for each in assumed if each.startswith(note)]
+
+
 def test_without_numa_nodes_those_of_the_devices_are_used() -> None:
     node = SnapshotNode.of(Node(without(WHOLE, layout.NUMA, "permission denied")))
     assert node.machine(node.inventory()) == (NumaTopology.of([0, 1]), ())
@@ -364,7 +383,11 @@ def test_orders_are_all_permutations_or_a_sample() -> None:
 
 
 def test_json_has_all_outcomes() -> None:
-    data = json.loads(json.dumps(report.as_data(rehearse(WHOLE, [Reboot()]))))
+    result = rehearse(WHOLE, [Reboot()])
+    data = json.loads(json.dumps(report.as_data(result)))
+    assert (data["node"], data["steps"]) == (result.node, list(result.steps))
+    assert (data["kubelet_starts"], data["loses_pods"]) == (True, True)
+    assert data["assumptions"] == list(result.assumptions)
     assert data["orders"] == {"tried": 6, "bad": 4, "complete": True}
     (infer, _) = data["pods"]
     assert infer["devices"] == {GPU: ["g2"]}
@@ -381,8 +404,9 @@ def test_markdown_escapes_names() -> None:
     assert "| POD | OUTCOME | DEVICES | ORDERS |" in lines
 
 
-def test_memory_of_pods_is_kept() -> None:
-    node = attrs.evolve(
+def static_memory(size: int, *nodes: int) -> Snapshot:
+    """A node with 8 GiB on each NUMA node, and a pod with exclusive memory."""
+    return attrs.evolve(
         WHOLE,
         memory_state=memory_state(
             "Static",
@@ -403,10 +427,22 @@ def test_memory_of_pods_is_kept() -> None:
                 for number in (0, 1)
             },
             entries={
-                "u-train": {"main": [{"numaAffinity": [0], "type": "memory", "size": 1 << 30}]}
+                "u-train": {"main": [{"numaAffinity": nodes, "type": "memory", "size": size}]}
             },
         ),
         config=KubeletConfig("c", {"memoryManagerPolicy": "Static"}),
     )
-    result = rehearse(node, [Restart()])
+
+
+def test_memory_of_pods_is_kept() -> None:
+    result = rehearse(static_memory(1 << 30, 0), [Restart()])
     assert fates(result)["ml/train"] == {"stays"}
+
+
+def test_memory_fills_one_numa_node_after_another_and_is_free_after_the_pod() -> None:
+    node = SnapshotNode.of(Node(static_memory(9 << 30, 0, 1)))
+    _, (memory,) = node.machine(node.inventory()) or (None, ())
+    assert isinstance(memory, MemoryProvider)
+    assert memory.free() == {("memory", 0): 0, ("memory", 1): 7 << 30}
+    ended = memory.release(PodUid("u-train"))
+    assert ended.free() == {("memory", 0): 8 << 30, ("memory", 1): 8 << 30}

@@ -78,7 +78,6 @@ class PrivateDirectory:
 
     def leave(self) -> None:
         sockets.remove_if_same(self._served, self._identity)
-        self._identity = None
 
     def proxy_path(self, endpoint: str) -> Path:
         # The plugin's name is unused in the kubelet's directory.

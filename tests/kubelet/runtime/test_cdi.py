@@ -244,6 +244,7 @@ def edits(**fields: Any) -> dict[str, Any]:
         (edits(deviceNodes=[{"path": "/x", "major": -1}]), "major must be a whole number from 0"),
         (edits(deviceNodes=[{"path": "/x\0"}]), "path has an invalid character (NUL or surrogate)"),
         (edits(env=["A=\ud800"]), "env[0] has an invalid character"),
+        (edits(env=[f"A={chr(0xDFFF)}"]), "env[0] has an invalid character"),
         (edits(intelRdt={"x": 1}), "intelRdt has unknown fields: x"),
         ("[" * 100_000, ""),
     ],

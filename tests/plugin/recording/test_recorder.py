@@ -204,6 +204,27 @@ def test_socket_removed_on_one_side_is_removed_on_the_other(
     kubelet.wait_for_path(plugin_dir / "gpu.sock", there=False)
 
 
+def test_socket_for_plugins_ends_with_the_kubelet_and_with_the_recorder(
+    kubelet, recorder, plugin_dir
+):
+    path = plugin_dir / "kubelet.sock"
+    assert path.is_socket()
+    (kubelet.directory / "kubelet.sock").unlink()
+    kubelet.wait_for_path(path, there=False)
+    kubelet.restart()
+    kubelet.wait_for_path(path, there=True)
+    recorder.stop()
+    assert not path.exists()
+
+
+def test_socket_of_another_recorder_is_kept(recorder, plugin_dir):
+    path = plugin_dir / "kubelet.sock"
+    path.unlink()
+    path.touch()
+    recorder.stop()
+    assert path.exists()
+
+
 def test_plugin_with_the_same_name_replaces_another(kubelet, recorder, raw_plugin):
     raw_plugin().register()
     assert kubelet.plugin().devices == {"gpu-0": "Healthy"}
