@@ -171,7 +171,7 @@ def config_of(configs: Configs, reference: api.ConfigReference) -> api.ConfigObj
     if found is None:
         raise ClaimsError(
             f'the config {reference.kind} "{reference.namespace}/{reference.name}"'
-            f" ({reference.api_version}) does not exist"
+            f" ({reference.api_version}) does not exist: create it first"
         )
     return found
 

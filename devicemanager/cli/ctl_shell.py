@@ -90,7 +90,9 @@ def _bundle(args: argparse.Namespace) -> Bundle:
     if not os.path.isdir(rootfs):  # noqa: PTH112 - False without permission, too
         raise CommandError(f"--rootfs: {args.rootfs} is not a directory: use another path")
     if not os.access(rootfs, os.R_OK | os.X_OK):
-        raise CommandError(f"--rootfs: {args.rootfs} is not readable for user {os.getuid()}")
+        raise CommandError(
+            f"--rootfs: {args.rootfs} is not readable for user {os.getuid()}: use another path"
+        )
     with connected(args) as client:
         (pod,) = pods_named(client, [args.pod])
         name = args.container or pod.containers[0].name

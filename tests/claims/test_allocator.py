@@ -196,7 +196,7 @@ def test_missing_config_is_an_error_without_changes():
         allocate(found, "x")
     assert str(caught.value) == (
         'DeviceClaim "default/x": the config Settings "default/settings" (d.example.com/v1) does'
-        " not exist"
+        " not exist: create it first"
     )
     assert devices(found, "x") == [] and not found.is_allocated("default/x")
 

@@ -97,11 +97,12 @@ def test_device_type_without_class_does_not_fit():
 @pytest.mark.parametrize(
     ("instance", "complaint"),
     [
-        ({"deviceClass": "nosuch"}, 'spec.claims[0]: DeviceClass "nosuch" does not exist'),
+        ({"deviceClass": "nosuch"},
+         'spec.claims[0]: DeviceClass "nosuch" does not exist: create it first'),
         ({"deviceClass": "gpu", "deviceType": "nic"},
          'spec.claims[0]: DeviceClass "gpu" has type "gpu", but the claim requests type "nic"'),
         ({"oneOf": [{"deviceClass": "gpu"}, {"deviceClass": "nosuch"}]},
-         'spec.claims[0].oneOf[1]: DeviceClass "nosuch" does not exist'),
+         'spec.claims[0].oneOf[1]: DeviceClass "nosuch" does not exist: create it first'),
         ({"deviceClass": "admin", "requests": {"memory": 1, "count": 1}},
          'spec.claims[0]: DeviceClass "admin" gives admin access: only count can be requested, not'
          " memory"),

@@ -150,7 +150,10 @@ def test_a_runtime_below_tmp_is_started(tmp_path: Path, monkeypatch: pytest.Monk
     ("hook", "problem"),
     [
         ({"path": "/no/hook"}, "/no/hook: No such file or directory"),
-        ({"path": "/bin/sleep", "args": ["sleep", "300"], "timeout": 0.1}, "/bin/sleep: no end"),
+        (
+            {"path": "/bin/sleep", "args": ["sleep", "300"], "timeout": 0.1},
+            "/bin/sleep: did not exit",
+        ),
     ],
 )
 def test_a_hook_that_cannot_run_is_one_line(kind: str, hook: dict[str, Any], problem: str) -> None:

@@ -228,7 +228,7 @@ class Resolver:
         name = detail.device_class
         found = self._classes.get(name)
         if found is None:
-            raise ClaimsError(f'DeviceClass "{name}" does not exist')
+            raise ClaimsError(f'DeviceClass "{name}" does not exist: create it first')
         if detail.device_type and detail.device_type != found.device_type:
             raise ClaimsError(
                 f'DeviceClass "{name}" has type "{found.device_type}",'
@@ -236,7 +236,8 @@ class Resolver:
             )
         if found.admin_access and not self._is_admin(namespace):
             raise ClaimsError(
-                f'DeviceClass "{name}" gives admin access: namespace "{namespace}" must not use it'
+                f'DeviceClass "{name}" gives admin access: namespace "{namespace}" must not use it:'
+                " name another class"
             )
         resources = sorted(detail.requests.keys() - {api.COUNT})
         if found.admin_access and resources:
