@@ -193,7 +193,7 @@ def _key(value: Object) -> tuple[str, str]:
 
 
 def quota(fleet: Fleet, candidate: Candidate) -> Iterator[tuple[str, str, int]]:
-    """Yield the quotas that limit the pod: name, resource, and copies that it still allows.
+    """Yield the quotas that limit the pod: name, resource, and copies that each still allows.
 
     Quotas with scopes are left out. Raises FleetError for an invalid quantity.
     """

@@ -72,7 +72,7 @@ class ApiNode:
         self._stack.enter_context(Controllers(self.server, grace=math.inf))
 
     def stop(self) -> None:
-        """Stop running pods, then the API server."""
+        """Stop the node, which then runs no more pods, and then the API server."""
         self._stopping.set()
         self.server.wake()
         self._stack.close()

@@ -78,7 +78,7 @@ def map_of(key: Type, value: Type) -> Type:
 
 
 def optional_of(value: Type) -> Type:
-    """Return the type of an optional value."""
+    """Return the optional type whose values have the type ``value``."""
     return Type("optional_type", (value,))
 
 

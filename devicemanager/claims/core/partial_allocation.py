@@ -152,10 +152,10 @@ class PartialAllocation:
     # -- constraints -------------------------------------------------------------------
 
     def fix_values(self, slot: Slot, number: int) -> list[int]:
-        """Fix the matched values of a slot's constraints to the values of a device.
+        """Set the values that a slot's match constraints require to those of a device.
 
-        Constraints that already have a fixed value keep this value. Return the indexes of the
-        constraints whose value was fixed now.
+        All later devices must have these values. A constraint that already requires a value keeps
+        it. Return the indexes of the constraints that got their value in this call.
         """
         fixed = [place for place in slot.constraints if not self._agreed[place]]
         for place in fixed:

@@ -266,9 +266,10 @@ def allocate_container(
     is_init: bool,
     requests: Mapping[ResourceName, int] | None = None,
 ) -> AllocationSteps:
-    """Allocate devices to one container in the pod's draft, then CPUs and memory.
+    """Allocate devices, then CPUs and memory, to one container.
 
-    ``requests`` are the container's device requests; None computes them.
+    ``requests`` are the container's device requests; if None, they are computed. The result is
+    stored in ``allocation``, the draft of the pod's allocation.
     """
     if requests is None:
         requests = allocation.requests(container)

@@ -1,4 +1,4 @@
-"""Rules for lists and maps of objects: length, items, unique items (``validateSlice``,
+"""Rules for lists and maps in API objects: length, items, unique items (``validateSlice``,
 ``validateSet`` and ``validateMap``)."""
 
 from __future__ import annotations

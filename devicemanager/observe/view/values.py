@@ -30,7 +30,7 @@ __all__ = [
 
 
 class DeviceState(StrEnum):
-    """State of a device in a view. An unhealthy or gone device can still be allocated."""
+    """State of a device in a view. A pod may still have an unhealthy or gone device."""
 
     FREE = "free"
     ALLOCATED = "held"

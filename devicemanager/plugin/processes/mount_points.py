@@ -27,8 +27,9 @@ _MARK = "//"
 def mount_points(
     directory: Path, target: Path, names: Sequence[str], report: Callable[[str], None]
 ) -> Iterator[None]:
-    """Provide an entry in ``directory`` for each of ``names`` that exists in ``target``.
+    """Create an empty entry in ``directory`` for each of ``names`` that exists in ``target``.
 
+    During the ``with`` block, entries of ``target`` can be mounted on them.
     The last process that uses the directory removes the entries. ``report`` is called with one line
     if an entry cannot be created.
     """

@@ -103,8 +103,8 @@ def forward(
     """Make a call on ``channel``, and forward its responses, metadata and status.
 
     The call ends as soon as the caller cancels it or its deadline passes. ``call`` records the
-    call; None: it is not recorded. ``caller`` is the side that made the call. ``receiver`` returns
-    the side to record if the receiver ended the call.
+    call; None: it is not recorded. ``caller`` is the side that made the call. ``receiver`` is
+    called if the other side ended the call, and returns the name of that side for the record.
     """
     recorded = False
 
