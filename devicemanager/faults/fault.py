@@ -290,7 +290,9 @@ def read_faults(path: Path) -> tuple[int | None, tuple[Fault, ...]]:
         seed = _seed(path, document.get("seed"))
         document = document.get("faults")
     if not isinstance(document, list):
-        raise FaultError(f"{path}: expected a list of faults, or a mapping with the keys seed and faults")
+        raise FaultError(
+            f"{path}: expected a list of faults, or a mapping with the keys seed and faults"
+        )
     faults = []
     for number, entry in enumerate(document, start=1):
         try:
