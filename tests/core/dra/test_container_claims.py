@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from devicemanager.core.dra.cache import ClaimCache
@@ -66,3 +67,17 @@ def test_claim_of_extended_resources_must_be_there_before_136(version):
     else:
         with pytest.raises(DraError, match="unable to get claim info for claim c9 in namespace"):
             container_cdi(without, "main", CACHE, known)
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [
+        ("1.36", "internal error: unable to get claim info for ResourceClaim c9 in namespace ns"),
+        ("1.34", "internal error: unable to get claim info for ResourceClaim c9"),
+    ],
+)
+def test_claim_that_is_not_in_the_cache_is_an_error(version, text):
+    used = attrs.evolve(pod((PodClaim("x", "c9"),), "x"), namespace="ns")
+    with pytest.raises(DraError) as raised:
+        container_cdi(used, "main", CACHE, rules(version))
+    assert str(raised.value) == text
