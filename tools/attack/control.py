@@ -134,7 +134,8 @@ def _large_lists(target: Target) -> Iterator[None]:
 
 
 def _list(number: int) -> bytes:
-    return cut((device(b"%d-%d" % (number, each)) for each in count()), 3 << 20)
+    # Long ids, because encoding many devices takes long with the attacker's low priority.
+    return cut((device(b"%01000d-%d" % (number, each)) for each in count()), 3 << 20)
 
 
 _PODS = 100
