@@ -182,4 +182,4 @@ beside(
     _UNREAD_LIMITS,
     settings={"pod_resources_qps": None},
     **_LARGE_RESPONSES,
-)(partial(_unread, window=http2.widest_window()))
+)(partial(_unread, window=http2.settings(window=http2.MOST_WINDOW)))
