@@ -130,7 +130,7 @@ class AllocatedClaims:
         self._admin_namespaces = admin_namespaces
         # Grows with every change.
         self.version = 0
-        # By pod: the version at which its claims last changed.
+        # By pod with claims: the version at which its claims last changed.
         self.pod_versions: dict[str, int] = {}
         self._released: list[ReleasedClaim] = []
         self.allocator = Allocator(store, admin_namespaces=admin_namespaces)
@@ -164,6 +164,7 @@ class AllocatedClaims:
         # Unchanged records are the same objects, so the state file need not render them again.
         self._records: dict[str, ClaimRecord] = {}
         self.is_sources_ready = not self.reservations.pods()
+        self.pod_versions.clear()
         self.mark_changed(*self.reservations.pods())
 
     def state(self) -> ClaimsState:
@@ -246,7 +247,10 @@ class AllocatedClaims:
             is_releasable = also_allocated_before or claim in new or claim in self._deleted
             if is_releasable and not self.reservations.users(claim):
                 self.release(claim)
-        self.mark_changed(*uids)
+        self.mark_changed()
+        # Their versions would accumulate: most pods never have claims again.
+        for uid in uids:
+            self.pod_versions.pop(uid, None)
         return used
 
     def release(self, *claims: str) -> None:

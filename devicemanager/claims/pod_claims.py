@@ -213,7 +213,8 @@ class PodClaims(ClaimManager):
         return self._allocated.version
 
     def pod_version(self, pod: str) -> int:
-        """Return a number that grows whenever the claims of a pod (UID) change."""
+        """Return a number that grows whenever the claims of a pod (UID) change, and that is 0 while
+        it has none."""
         return self._allocated.pod_versions.get(pod, 0)
 
     def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:

@@ -5,8 +5,9 @@ limit. An ``HttpService``, created on the loop, responds to the requests. Limits
 
 * Each request must arrive within ``IDLE_SECONDS``: the first one from the start of the connection,
   later ones from the end of the previous response. A part of a request does not extend the time.
-* A connection that has left HTTP (``UPGRADE``) ends after ``UPGRADED_SECONDS`` without data. It
-  counts as idle.
+* On a connection that has left HTTP (``UPGRADE``), the first message must arrive within
+  ``IDLE_SECONDS``, and later ones within ``UPGRADED_SECONDS``. A part of a message does not extend
+  the time. The connection counts as idle.
 * A client that reads nothing of a response for ``STALLED_SECONDS`` is disconnected.
 * All listeners together have ``max_connections()`` connections, so that the kubelet always has file
   descriptors left. Each listener has an equal share of these connections. Clients of one listener
@@ -50,6 +51,7 @@ __all__ = [
     "HttpServerThread",
     "HttpService",
     "Prepared",
+    "Upgraded",
     "listen_tcp",
     "listen_unix",
     "max_connections",
@@ -62,7 +64,8 @@ UPGRADED_SECONDS: Final = 4 * 3600.0
 """Seconds without data after which an upgraded connection is closed, as in the kubelet
 (``streamingConnectionIdleTimeout``)."""
 UPGRADE: Final = "devicemanager.upgrade"
-"""Extension of ASGI: a function that switches the connection to another protocol."""
+"""Extension of ASGI: a function that switches the connection to another protocol. Its arguments are
+the headers of the response, and a function that creates the ``Upgraded`` for a transport."""
 _MOST_CONNECTIONS: Final = 2048
 _LEAST_CONNECTIONS: Final = 4
 _STOP_SECONDS: Final = 2
@@ -78,6 +81,19 @@ class HttpService(Protocol):
 
     def close(self) -> None:
         """End streams and waits, because the server stops."""
+
+
+class Upgraded(Protocol):
+    """Handler of a connection that has left HTTP."""
+
+    def receive(self, data: bytes) -> bool:
+        """Handle bytes of the client. Return True if they have completed a message."""
+
+    def pause(self) -> None:
+        """Send no more responses, because the client does not read them."""
+
+    def resume(self) -> None:
+        """Continue after ``pause``."""
 
 
 @attrs.frozen
@@ -337,7 +353,7 @@ class _Connection(H11Protocol):
     _reading: asyncio.TimerHandle | None = None
     """Timer that closes the connection if the client does not read a response. None while the
     client reads."""
-    _upgraded: Callable[[bytes], None] | None = None
+    _upgraded: Upgraded | None = None
     """Handles received bytes after the connection has left HTTP."""
 
     def __init__(self, listener: _Listener, **settings: Any) -> None:
@@ -369,25 +385,30 @@ class _Connection(H11Protocol):
     def _upgrade(
         self,
         headers: Mapping[str, str],
-        make: Callable[[asyncio.Transport], Callable[[bytes], None]],
+        make: Callable[[asyncio.Transport], Upgraded],
     ) -> None:
-        """Respond with 101 and these headers, and pass all further bytes to the function that
-        ``make`` returns. The application must send no response."""
+        """Respond with 101 and these headers, and pass all further bytes to what ``make`` returns.
+        The application must send no response."""
         self.cycle.disconnected = True
         switch = h11.InformationalResponse(status_code=101, headers=list(headers.items()))
         self.transport.write(self.conn.send(switch))
         self._upgraded = make(self.transport)
-        self.flow.resume_reading()
+        self._wait_for_request()
+        self._listener.set_idle(self)
+        if self.flow.write_paused:  # the client has not read an earlier response
+            self._upgraded.pause()
+        else:
+            self.flow.resume_reading()
         self.data_received(self.conn.trailing_data[0])
 
     def data_received(self, data: bytes) -> None:
         if self._upgraded is None:
             super().data_received(data)
             return
-        self._listener.set_idle(self)
-        self._end_arrival()
-        self._arrival = self.loop.call_later(UPGRADED_SECONDS, self.transport.abort)
-        self._upgraded(data)
+        if self._upgraded.receive(data):
+            self._listener.set_idle(self)
+            self._end_arrival()
+            self._arrival = self.loop.call_later(UPGRADED_SECONDS, self.transport.abort)
 
     def shutdown(self) -> None:
         if self._upgraded is None:
@@ -408,10 +429,16 @@ class _Connection(H11Protocol):
         super().pause_writing()
         self._end_reading()
         self._reading = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
+        if self._upgraded is not None:
+            self.flow.pause_reading()
+            self._upgraded.pause()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._end_reading()
+        if self._upgraded is not None:
+            self.flow.resume_reading()
+            self._upgraded.resume()  # may pause reading again
 
     def _wait_for_request(self) -> None:
         self._end_arrival()

@@ -422,6 +422,17 @@ def test_devices_without_driver_have_no_cdi_names():
     assert node.manager.cdi_devices(found, MAIN) == ()
 
 
+def test_pod_without_claims_has_no_version():
+    node = Node()
+    for name in ("p", "q"):
+        node.admit(name, "both")
+    node.leave("p")
+    assert node.manager.pod_version("q") > node.manager.pod_version("p") == 0
+    assert node.restarted().manager.pod_version("q") > 0
+    node.leave("q")
+    assert not node.manager._allocated.pod_versions
+
+
 def test_prepared_devices_are_shown_and_survive_a_restart():
     node = Node()
     node.manager.set_driver(DRIVER, FakeDriver("gpu"))

@@ -8,7 +8,7 @@ from tools.harness.usage import Reading, growth
 from tools.soak import churn
 from tools.soak.__main__ import HEAD, main
 
-READING = Reading(memory=50.0, objects=40_000, descriptors=20, threads=15)
+READING = Reading(memory=50.0, objects=40_000, descriptors=20, threads=15, blocks=300_000)
 
 
 def test_tiny_soak_succeeds(capsys):
@@ -47,7 +47,8 @@ def test_time_limit_ends_a_soak(capsys):
 
 
 @pytest.mark.parametrize(
-    ("what", "more"), [("memory", 4.5), ("objects", 401), ("descriptors", 5), ("threads", 5)]
+    ("what", "more"),
+    [("memory", 4.5), ("objects", 401), ("blocks", 10_001), ("descriptors", 5), ("threads", 5)],
 )
 def test_growth_is_reported(what, more):
     before = getattr(READING, what)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import grpc
 
+from podresources.backlog import PATIENCE
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tools.attack import http2
@@ -132,10 +133,17 @@ def _calls(first: int) -> bytes:
     return b"".join(http2.call(stream, _METHODS[0]) for stream in streams)
 
 
-def _unread(target: Target, window: int) -> None:
-    first = http2.PREFACE + http2.settings(window=window) + _calls(1)
-    with http2.connections(target.pod_resources, _READERS, first):
-        time.sleep(8)
+def _unread(target: Target, window: bytes) -> None:
+    first = http2.PREFACE + window + _calls(1)
+    last = http2.PREFACE + http2.widest_window() + http2.call(1, _METHODS[0])
+    with (
+        http2.connections(target.pod_resources, _READERS, first),
+        http2.connect(target.pod_resources, last) as connection,
+    ):
+        # Calls are handled in order, so the kubelet has responded to the others before.
+        connection.settimeout(None)
+        http2.wait_for_end(connection)
+        time.sleep(2 * PATIENCE)
 
 
 @beside(
@@ -167,11 +175,11 @@ beside(
     _UNREAD_LIMITS,
     settings={"pod_resources_qps": None},
     **_LARGE_RESPONSES,
-)(partial(_unread, window=0))
+)(partial(_unread, window=http2.settings(window=0)))
 beside(
     "list-unread-socket",
     f"{_READERS} clients x {_CALLS} calls for 1.1 MB, with full sockets",
     _UNREAD_LIMITS,
     settings={"pod_resources_qps": None},
     **_LARGE_RESPONSES,
-)(partial(_unread, window=(1 << 31) - 1))
+)(partial(_unread, window=http2.settings(window=http2.MOST_WINDOW)))

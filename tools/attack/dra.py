@@ -84,15 +84,16 @@ _ANSWERS: Iterable[tuple[str, str, Callable[[], Callable[[bytes], bytes]]]] = (
 )
 
 
-def _respond(target: Target, make: Callable[[], Callable[[bytes], bytes]]) -> None:
-    with _driver(target, prepare=make()):
+def _respond(target: Target, make: Callable[[], Callable[[bytes], bytes]], pods: int) -> None:
+    with _driver(target, prepare=make()) as driver:
+        driver.wait_for_preparations(pods)
         time.sleep(_SECONDS)
 
 
 for _name, _about, _make in _ANSWERS:
     _pods = _FEW_PODS if _name.startswith("4mb") else _PODS
     beside(f"dra-answers-{_name}", _about, _LARGE, claims=True, pods=_pods)(
-        partial(_respond, make=_make)
+        partial(_respond, make=_make, pods=_pods)
     )
 
 
@@ -104,7 +105,8 @@ def _hang(target: Target) -> None:
         never.wait()
         return b""
 
-    with _driver(target, prepare=prepare):
+    with _driver(target, prepare=prepare) as driver:
+        driver.wait_for_preparations(1)
         time.sleep(_SECONDS)
 
 
@@ -112,7 +114,7 @@ def _hang(target: Target) -> None:
 
 _BAD = 1000
 _FLAPS = 400
-_LONGEST = 60.0
+_LONGEST = 120.0
 
 
 @beside(
@@ -140,8 +142,9 @@ def _register_all(target: Target, **options: Any) -> None:
     paths = [target.registry / f"bad-{number}.sock" for number in range(_BAD)]
     # Each instance has its own path of the same socket.
     endpoints = (f"{target.root}{'/.' * number}/service.sock" for number in itertools.count())
-    with HostileDriver([service, *paths], endpoints=endpoints, **options):
-        time.sleep(_SECONDS)
+    with HostileDriver([service, *paths], endpoints=endpoints, **options) as driver:
+        driver.wait_for_notifications(_BAD)
+        time.sleep(1)
 
 
 @beside(
@@ -199,9 +202,8 @@ _LEAST = {"4mb": 8, "names": 200}
 
 
 def _report(target: Target, reports: Callable[[], Iterator[bytes]], least: int = 0) -> None:
-    end = time.monotonic() + _SECONDS
-
     def limited() -> Iterator[bytes]:
+        end = time.monotonic() + _SECONDS
         # On a busy machine, the same reports take more time.
         for number, report in enumerate(reports()):
             if number >= least and time.monotonic() > end:
@@ -209,7 +211,8 @@ def _report(target: Target, reports: Callable[[], Iterator[bytes]], least: int =
             yield report
 
     with _driver(target, reports=limited) as driver:
-        driver.sent.wait(2 * _SECONDS if not least else _LONGEST)
+        if not driver.sent.wait(_LONGEST):
+            raise TimeoutError(f"the reports were not sent within {_LONGEST:g} s")
         time.sleep(1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,7 @@ from tools.attack.plugins import field
 
 HOSTILE_DRIVER = "hostile.example.com"
 _SERVICES = ("v1.DRAPlugin", "v1.DRAResourceHealth")
+_LONGEST = 120.0
 _UNLIMITED = [("grpc.max_send_message_length", -1)]
 
 
@@ -62,6 +64,8 @@ class HostileDriver:
     """Event that is set when gRPC has accepted all reports of a health stream."""
     notified: threading.Event = attrs.field(factory=threading.Event)
     """Event that is set when the kubelet has notified the driver of its registration."""
+    _notifications: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
+    _prepared: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
     _server: grpc.Server | None = None
 
     def __enter__(self) -> Self:
@@ -72,7 +76,7 @@ class HostileDriver:
             pluginregistration_v1_grpc.NOTIFY_REGISTRATION_STATUS: unary(
                 lambda _, __: self._notify()
             ),
-            dra_v1_grpc.NODE_PREPARE_RESOURCES: unary(lambda data, _: self.prepare(data)),
+            dra_v1_grpc.NODE_PREPARE_RESOURCES: unary(lambda data, _: self._prepare(data)),
             dra_v1_grpc.NODE_UNPREPARE_RESOURCES: unary(lambda data, _: answer(data, b"")),
             drahealth_v1_grpc.NODE_WATCH_RESOURCES: stream(self._watch),
         }
@@ -91,6 +95,20 @@ class HostileDriver:
         # Stop without a grace period: handlers of an attack may never return.
         self._server.stop(0)
 
+    def wait_for_preparations(self, count: int) -> None:
+        """Wait until NodePrepareResources was called ``count`` times. Raises TimeoutError: a driver
+        that was not called proves nothing."""
+        _wait(self._prepared, count, "calls of NodePrepareResources")
+
+    def wait_for_notifications(self, count: int) -> None:
+        """Wait until the kubelet has notified the driver of ``count`` registrations. Raises
+        TimeoutError."""
+        _wait(self._notifications, count, "notifications")
+
+    def _prepare(self, request: bytes) -> bytes:
+        self._prepared.release()
+        return self.prepare(request)
+
     def _info(self) -> bytes:
         info = pr.PluginInfo(
             type="DRAPlugin",
@@ -102,6 +120,7 @@ class HostileDriver:
 
     def _notify(self) -> bytes:
         self.notified.set()
+        self._notifications.release()
         return b""
 
     def _watch(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -110,3 +129,10 @@ class HostileDriver:
         ended = threading.Event()
         if context.add_callback(ended.set):
             ended.wait()
+
+
+def _wait(done: threading.Semaphore, count: int, what: str) -> None:
+    end = time.monotonic() + _LONGEST
+    for number in range(count):
+        if not done.acquire(timeout=max(0.0, end - time.monotonic())):
+            raise TimeoutError(f"{number} of {count} {what} within {_LONGEST:g} s")

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import select
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING = 0x0, 0x1, 0x3, 0x4, 0x6
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0x0, 0x1, 0x3, 0x4, 0x6, 0x8
 END_STREAM, END_HEADERS = 0x1, 0x4
 INITIAL_WINDOW_SIZE = 0x4
 _FIRST_WINDOW, _LONGEST_FRAME = 65_535, 16_384
 """Initial flow control window of a connection, and maximum length of a frame, in bytes. The server
 can change both."""
+MOST_WINDOW = (1 << 31) - 1
 CANCEL = struct.pack("!I", 8)
 
 
@@ -28,6 +31,12 @@ def settings(**values: int) -> bytes:
     """Encode a SETTINGS frame. ``window`` is the initial flow control window of each stream."""
     pairs = [(INITIAL_WINDOW_SIZE, values["window"])] if "window" in values else []
     return frame(SETTINGS, 0, b"".join(struct.pack("!HI", *pair) for pair in pairs))
+
+
+def widest_window() -> bytes:
+    """Encode frames after which all streams, and the connection, have the widest window."""
+    more = struct.pack("!I", MOST_WINDOW - _FIRST_WINDOW)
+    return settings(window=MOST_WINDOW) + frame(WINDOW_UPDATE, 0, more)
 
 
 def _text(text: bytes) -> bytes:
@@ -124,6 +133,26 @@ def connections(
             with contextlib.suppress(*errors):
                 found.append(stack.enter_context(connect(path, first)))
         yield found
+
+
+_CLOSED_WITHIN = 2.0
+"""Limit for the time until the server closes a connection, relative to the server's limit."""
+
+
+def wait_until_closed(connections: Sequence[socket.socket], seconds: float) -> None:
+    """Wait until the server has closed all connections, as it must after ``seconds``. Raises
+    TimeoutError."""
+    poller = select.poll()
+    left = {connection.fileno() for connection in connections}
+    for descriptor in left:
+        poller.register(descriptor, select.POLLRDHUP)
+    end = time.monotonic() + _CLOSED_WITHIN * seconds
+    while left and (rest := end - time.monotonic()) > 0:
+        for descriptor, _ in poller.poll(rest * 1000):
+            poller.unregister(descriptor)
+            left.discard(descriptor)
+    if left:
+        raise TimeoutError(f"{len(left)} connections are still open")
 
 
 def send_garbage(path: Path) -> None:

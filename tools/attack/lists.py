@@ -22,7 +22,7 @@ from tools.attack.plugins import (
     node,
 )
 
-_SECONDS, _MOST_SECONDS = 6.0, 60.0
+_SECONDS = 6.0
 _READ_SECONDS = 20.0
 """Seconds that the kubelet may need on a busy machine to read a list of 4 MiB. The devices of the
 list are counted afterwards."""
@@ -42,9 +42,7 @@ def _offer(
     """Register a plugin that sends these device lists. Then wait ``seconds``, so that the lists can
     have an effect. Raises TimeoutError if they cannot be sent."""
     with hostile_plugin(target, lists, compression=compression) as plugin:
-        # Lists that the kubelet has not received prove nothing.
-        if not plugin.sent.wait(_MOST_SECONDS):
-            raise TimeoutError(f"the lists were not sent within {_MOST_SECONDS:g} s")
+        plugin.wait_until_sent()
         time.sleep(seconds)
 
 
@@ -99,7 +97,9 @@ WORST: Mapping[str, tuple[str, Callable[[], bytes]]] = {
 # -- floods ----------------------------------------------------------------------------
 
 
-def _flood(messages: Callable[[], Iterable[bytes]]) -> Callable[[Target], None]:
+def _flood(
+    messages: Callable[[], Iterable[bytes]], seconds: float = _SECONDS
+) -> Callable[[Target], None]:
     def offer(target: Target) -> None:
         ready = messages()
 
@@ -110,7 +110,7 @@ def _flood(messages: Callable[[], Iterable[bytes]]) -> Callable[[Target], None]:
                 if time.monotonic() > end:
                     return
 
-        _offer(target, lists)
+        _offer(target, lists, seconds=seconds)
 
     return offer
 
@@ -137,14 +137,16 @@ def _register_single(name: str, about: str, build: Callable[[], bytes]) -> None:
         message = build()
         _offer(target, lambda: iter([message]), seconds=_READ_SECONDS)
 
-    beside(name, about, _MOST, checks=True)(offer)
+    beside(name, about, _MOST)(offer)
 
 
 for _name, (_about, _build) in WORST.items():
     _register_single(_name, _about, _build)
-beside("list-flood", "lists of 100 devices as fast as possible", checks=True)(_flood(_small))
-beside("list-flood-large", "lists of 4 MiB as fast as possible", _MOST, checks=True)(_flood(_large))
-beside("list-gzip", "lists of 128 MB, 0.1 MB after gzip", checks=True)(
+beside("list-flood", "lists of 100 devices as fast as possible")(_flood(_small))
+beside("list-flood-large", "lists of 4 MiB as fast as possible", _MOST)(
+    _flood(_large, _READ_SECONDS)
+)
+beside("list-gzip", "lists of 128 MB, 0.1 MB after gzip")(
     partial(_offer, lists=_bomb, compression=grpc.Compression.Gzip)
 )
 

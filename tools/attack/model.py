@@ -48,6 +48,11 @@ class Target:
         return self.root / "kubeconfig"
 
     @property
+    def nodes(self) -> Path:
+        """File with the address of the HTTP server for many nodes."""
+        return self.root / "nodes"
+
+    @property
     def registry(self) -> Path:
         """Directory in which the kubelet discovers plugins."""
         return self.root / "plugins_registry"
@@ -57,6 +62,8 @@ class Target:
         return self.plugin_dir / "kubelet_internal_checkpoint"
 
 
+FORWARDED = "forwarded"
+"""Pod whose forwarded ports respond with a text, if the kubelet serves ``nodes``."""
 Hostile = Callable[[Target], None]
 
 

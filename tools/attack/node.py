@@ -2,7 +2,8 @@
 
 SETTINGS is a JSON object with fields of ``Settings``. With SERVES ``control``, the kubelet serves
 the control API, and with ``http`` both HTTP and the control API. With ``api``, an API server runs
-beside it. With ``nri``, it has an NRI runtime, and the containers of its pods start.
+beside it, and with ``nodes`` an HTTP server for many nodes. With ``nri``, it has an NRI runtime,
+and the containers of its pods start.
 """
 
 from __future__ import annotations
@@ -16,20 +17,22 @@ from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import checkpoint
 import checkpoint.dra
 from devicemanager import MockKubelet, Settings
 from devicemanager.control import ControlServer
+from devicemanager.core.ids import PodUid
 from devicemanager.core.printable import LONGEST, is_printable
+from devicemanager.core.responses import Responses
 from devicemanager.testing import pod_manifest
-from tools.attack.model import Target
+from tools.attack.model import FORWARDED, Target
 from tools.harness.model import Broken
 from tools.harness.planted import apply
 from tools.harness.process import exit_now, serve
 
 if TYPE_CHECKING:
-    from devicemanager.apiserver import FakeApiServer
     from devicemanager.kubelet.nri import NriRuntime
 
 _REQUESTS = (
@@ -44,6 +47,8 @@ _REQUESTS = (
     "stop",
 )
 _TIMEOUT = 60.0
+_TEXT = "x" * 100_000
+"""Text that forwarded ports respond with."""
 _LONGEST = 2 * LONGEST
 """Maximum number of characters of an event's message. Escapes make a text longer, so this is more
 than the limit for one text."""
@@ -52,10 +57,11 @@ than the limit for one text."""
 class Node:
     """Handlers of the requests that the helper process answers."""
 
-    def __init__(self, kubelet: MockKubelet, api: FakeApiServer | None, *, starts: bool) -> None:
-        """``starts`` is True if the containers of admitted pods start."""
+    def __init__(self, kubelet: MockKubelet, url: str | None, *, starts: bool) -> None:
+        """``url`` is the URL of good requests, if there are any. ``starts`` is True if the
+        containers of admitted pods start."""
         self._kubelet = kubelet
-        self._api = api
+        self._url = url
         self._starts = starts
 
     def wait(self, resource: str, count: int, timeout: float) -> None:
@@ -68,15 +74,15 @@ class Node:
         return self._kubelet.devices(uid)["main"][resource]
 
     def request(self) -> None:
-        """Send a request to the API server. Raises Broken if the server rejects it."""
-        assert self._api is not None, "requests are for attacks on the API server"
-        host, port = self._api.url.removeprefix("http://").rsplit(":", 1)
-        client = http.client.HTTPConnection(host, int(port), timeout=_TIMEOUT)
+        """Send a request to the attacked server. Raises Broken if the server rejects it."""
+        assert self._url is not None, "no server receives good requests"
+        url = urlsplit(self._url)
+        client = http.client.HTTPConnection(url.netloc, timeout=_TIMEOUT)
         with contextlib.closing(client):
-            client.request("GET", "/api/v1/nodes")
+            client.request("GET", url.path)
             status = client.getresponse().status
         if status != HTTPStatus.OK:
-            raise Broken(f"the API server responded with {status}")
+            raise Broken(f"the server responded with {status}")
 
     def terminate(self, uid: str) -> None:
         self._kubelet.terminate(uid)
@@ -123,21 +129,6 @@ class Node:
         self._kubelet.stop()
 
 
-def _api(root: str, serves: str = "") -> contextlib.AbstractContextManager[FakeApiServer | None]:
-    if serves != "api":
-        return contextlib.nullcontext()
-    return _serving(Path(root))
-
-
-@contextlib.contextmanager
-def _serving(root: Path) -> Iterator[FakeApiServer]:
-    from devicemanager.apiserver import FakeApiServer
-
-    with FakeApiServer() as server:
-        server.kubeconfig(Target(root).kubeconfig)
-        yield server
-
-
 def _runtime(root: str, serves: str = "") -> contextlib.AbstractContextManager[NriRuntime | None]:
     if serves != "nri":
         return contextlib.nullcontext()
@@ -146,15 +137,35 @@ def _runtime(root: str, serves: str = "") -> contextlib.AbstractContextManager[N
     return NriRuntime(Target(Path(root)).nri)
 
 
-def _server(kubelet: MockKubelet, serves: str = "") -> contextlib.AbstractContextManager[object]:
+@contextlib.contextmanager
+def _serving(kubelet: MockKubelet, root: str, serves: str = "") -> Iterator[str | None]:
+    """Run the additional server, and yield the URL of good requests, if there are any."""
+    target = Target(Path(root))
     match serves:
         case "control":
-            return ControlServer(kubelet)
+            with ControlServer(kubelet):
+                yield None
         case "http":
             from devicemanager.observe.web import HttpServer
 
-            return HttpServer(kubelet, "127.0.0.1:0", control=ControlServer(kubelet))
-    return contextlib.nullcontext()
+            with HttpServer(kubelet, "127.0.0.1:0", control=ControlServer(kubelet)):
+                yield None
+        case "api":
+            from devicemanager.apiserver import FakeApiServer
+
+            with FakeApiServer() as server:
+                server.kubeconfig(target.kubeconfig)
+                yield f"{server.url}/api/v1/nodes"
+        case "nodes":
+            from devicemanager.observe.web.nodes import NodesServer
+
+            kubelet.admit(pod_manifest(FORWARDED, {}, uid=FORWARDED))
+            kubelet.pod_store.known(PodUid(FORWARDED)).responses = Responses(port_forward=_TEXT)
+            with NodesServer("127.0.0.1:0", lambda: {"node": kubelet}) as nodes:
+                target.nodes.write_text(str(nodes.address))
+                yield f"http://{nodes.address}/nodes/node/pods"
+        case _:
+            yield None
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -164,12 +175,11 @@ def main(arguments: Sequence[str]) -> None:
     with (
         _runtime(root, *serves) as runtime,
         MockKubelet(root, Settings(**json.loads(settings)), runtime=runtime) as kubelet,
-        _api(root, *serves) as api,
-        _server(kubelet, *serves),
+        _serving(kubelet, root, *serves) as url,
     ):
         if runtime is not None:
             kubelet.admit(pod_manifest("lasting", {}))  # plugins can update its container
-        node = Node(kubelet, api, starts=runtime is not None)
+        node = Node(kubelet, url, starts=runtime is not None)
         serve({name: getattr(node, name) for name in _REQUESTS})
         kubelet.stop()
     # Hostile calls may still be in progress.

@@ -31,7 +31,7 @@ _TIMES: Final = 3
 _CONNECTIONS: Final = 1000
 _UPDATES: Final = 400
 _LONGEST: Final = 60.0
-_nri = partial(beside, serves="nri", checks=True, seconds=240.0)
+_nri = partial(beside, serves="nri")
 
 Handler = Callable[[Any], Any]
 

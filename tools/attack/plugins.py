@@ -74,6 +74,7 @@ def cut(pieces: Iterable[bytes], limit: int = LIMIT) -> bytes:
 
 # -- the plugin --------------------------------------------------------------------------
 
+_MOST_SECONDS = 60.0
 Lists = Callable[[], Iterator[bytes]]
 _SERVICE = dp_grpc.LIST_AND_WATCH.split("/")[1]
 _UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
@@ -112,6 +113,12 @@ class HostilePlugin:
         self._server.add_insecure_port(sockets.target(self.path))
         self._server.start()
         return self
+
+    def wait_until_sent(self) -> None:
+        """Wait until ``sent``. Raises TimeoutError: lists that the kubelet has not received prove
+        nothing."""
+        if not self.sent.wait(_MOST_SECONDS):
+            raise TimeoutError(f"the lists were not sent within {_MOST_SECONDS:g} s")
 
     def __exit__(self, *_: object) -> None:
         assert self._server is not None, "__exit__ is called after __enter__"

@@ -13,6 +13,7 @@ from tools.attack import (
     nri,
     output,
     registrations,
+    spdy,
     starts,
 )
 from tools.attack.model import ATTACKS, Attack
@@ -21,6 +22,7 @@ MODULES = (
     connections,
     control,
     apiserver,
+    spdy,
     disk,
     dra,
     nri,

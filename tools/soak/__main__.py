@@ -18,6 +18,7 @@ HEAD: Final = (
     "lap  admitted  rejected  restarts      s    p50  x baseline   RSS MB  objects  descriptors  "
     "threads"
 )
+_FLAT: Final = "memory, objects, blocks, descriptors and threads flat"
 _WARM_UP: Final = 10.0
 """Minutes of a mixed soak after which nothing may grow: caches and logs are full then."""
 
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 laps.append(lap)
                 run.say(line(lap))
         run.problems += growth([lap.reading for lap in laps])
-    return run.finish(summary(laps), "memory, objects, descriptors and threads flat")
+    return run.finish(summary(laps), _FLAT)
 
 
 def _mixed(minutes: float, laps: int) -> int:
@@ -60,7 +61,9 @@ def _mixed(minutes: float, laps: int) -> int:
             run.say(f"lap {number}: {reading}; {counts(done)}")
     warm = math.ceil(min(_WARM_UP / minutes, 0.5) * laps) if minutes else 0
     run.problems += growth(readings[warm:])
-    return run.finish(f"{len(readings)} laps", "memory, objects, descriptors and threads flat")
+    return run.finish(
+        f"{len(readings)} laps", "memory, objects, blocks, descriptors and threads flat"
+    )
 
 
 def line(lap: Lap) -> str:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import starmap
 from operator import attrgetter
@@ -131,7 +130,8 @@ class DraManager:
         # Guarded by the state's lock.
         self._is_sources_ready = True
         self._version = 1
-        self._pod_versions: Counter[str] = Counter()
+        # By pod with claims: the version at which they last changed.
+        self._pod_versions: dict[str, int] = {}
         # Guards the fields below.
         self._lock = threading.Lock()
         self._closed = False
@@ -372,8 +372,9 @@ class DraManager:
         return self._version
 
     def pod_version(self, pod: str) -> int:
-        """Return a number that increases with every change of the pod's claims."""
-        return self._pod_versions[pod]
+        """Return a number that increases with every change of the pod's claims, and that is 0 while
+        it has none."""
+        return self._pod_versions.get(pod, 0)
 
     def dynamic_resources(
         self, pod: Pod, container: ContainerName
@@ -531,10 +532,12 @@ class DraManager:
     def _changed(self, pod: PodClaims) -> None:
         """Count a change of a pod's claims. Must be called with the lock held."""
         self._version += 1
-        self._pod_versions[pod.uid] += 1
-        for claim in self._state.cache.of_pod(pod.uid):
-            for uid in claim.pods:
-                self._pod_versions[uid] += uid != pod.uid
+        claims = self._state.cache.of_pod(pod.uid)
+        for uid in {pod.uid}.union(*(claim.pods for claim in claims)):
+            self._pod_versions[uid] = self._version
+        if not claims:
+            # The versions of ended pods would accumulate.
+            del self._pod_versions[pod.uid]
 
     # -- the reconcile loop ----------------------------------------------------------
 

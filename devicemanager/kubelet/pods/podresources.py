@@ -37,6 +37,7 @@ from devicemanager.kubelet.pods.records import PodSnapshot, by_name
 from podresources.reuse import Reuse, unequal
 
 _NO_SHARE = CpusAndMemory()
+_CLAIM_BITS = 40
 _NEVER = None
 _NOT_BUILT = cast("podresources.Pod", None)
 """Placeholder for the value of a new pod until it is built."""
@@ -134,7 +135,6 @@ class PodSource:
         with state.lock:
             versions = list(map(state.pod_versions.get, uids, repeat(0)))
             if of_claims is not None:
-                # Both versions only grow, so their sum changes if one of them does.
                 versions = list(map(add, versions, of_claims))
             if self._shared_cpus:
                 # The pool changes with the CPUs of any pod.
@@ -160,12 +160,15 @@ class PodSource:
         return previous
 
     def _claim_versions(self, uids: Sequence[PodUid]) -> list[int] | None:
-        """Return the claim version of each pod; None if the node has no claims."""
+        """Return the claim version of each pod, above the bits of all other versions; None if the
+        node has no claims."""
         # Most nodes have no claims: a List needs no further time for them.
         used = [each for each in self._claims if each.version]
         if not used:
             return None
-        return [sum(each.pod_version(uid) for each in used) for uid in uids]
+        # Versions of claims also fall, to 0. In the same bits, the sum with other versions, which
+        # only grow, could then be the same as before.
+        return [sum(each.pod_version(uid) for each in used) << _CLAIM_BITS for uid in uids]
 
     def _dynamic(self, pod: Pod) -> Dynamic:
         if not self._claims:

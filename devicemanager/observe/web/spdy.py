@@ -1,15 +1,15 @@
 """Server side of SPDY/3.1, the protocol of ``kubectl exec`` and ``port-forward`` to a kubelet.
 
 ``Connection`` parses the frames of a client and writes those of the server. It has no socket: the
-caller passes received bytes to ``receive``. Like spdystream, the library that Kubernetes uses, it
-has no flow control.
+caller passes received bytes to ``receive``. Streams have no flow control, as in spdystream, the
+library of Kubernetes. Instead, the caller pauses the connection while the client does not read.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 __all__ = ["Connection", "ProtocolError", "Stream", "Streams"]
@@ -18,10 +18,16 @@ _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
 _FIN: Final = 1
 _CONTROL: Final = 0x80030000
 """First word of a control frame of SPDY/3, without its type."""
-_MAX_FRAME: Final = 1 << 20
-_MAX_HEADERS: Final = 1 << 16
+_MAX_FRAME: Final = 1 << 17
+_MAX_HEADERS: Final = 1 << 12
 _MAX_STREAMS: Final = 256
-"""Limits for a client: bytes of a frame and of unpacked headers, and open streams."""
+"""Limits for a client: bytes of a frame and of unpacked headers, and open streams. kubectl sends
+frames of up to 32 KiB, and headers of about 100 bytes."""
+_LONGEST_TYPE: Final = 16
+_WINDOW_BITS: Final = 11
+_LEAST_MEMORY: Final = 1
+"""Sizes for the compression of headers. By default, it would use 256 KiB for each connection, but
+the server sends only empty headers."""
 _PART: Final = 1 << 15
 """Maximum number of bytes in a data frame that the server writes."""
 
@@ -71,10 +77,10 @@ class Streams(Protocol):
 class Stream:
     """A stream that the client has opened."""
 
-    def __init__(self, id_: int, headers: Mapping[str, str], connection: Connection) -> None:
+    def __init__(self, id_: int, kind: str, connection: Connection) -> None:
         self.id = id_
-        self.headers = headers
-        """Headers by name in lower case."""
+        self.kind = kind
+        """The header ``streamType``, such as "stdout"; empty if there is none."""
         self.has_ended = False
         """True if the server has ended its part of the stream."""
         self.client_has_ended = False
@@ -100,29 +106,56 @@ class Connection:
         self._streams = streams
         self._write = write
         self._open: dict[int, Stream] = {}
-        self._waiting = b""
-        self._packer = zlib.compressobj(zdict=_DICTIONARY)
+        self._waiting = bytearray()
+        self._is_paused = self._is_handling = False
+        self._packer = zlib.compressobj(
+            wbits=_WINDOW_BITS, memLevel=_LEAST_MEMORY, zdict=_DICTIONARY
+        )
         self._unpacker = zlib.decompressobj(zdict=_DICTIONARY)
         self.is_over = False
         """True if the client has ended the connection."""
 
-    def receive(self, data: bytes) -> None:
-        """Handle bytes of the client. Raises ProtocolError for an invalid frame or an exceeded
-        limit."""
+    def receive(self, data: bytes) -> bool:
+        """Handle bytes of the client. Return True if they have completed a frame. Raises
+        ProtocolError."""
         self._waiting += data
-        while len(self._waiting) >= 8:
-            first, second = struct.unpack(">II", self._waiting[:8])
-            flags, size = second >> 24, second & 0xFFFFFF
-            if size > _MAX_FRAME:
-                raise ProtocolError(f"frame of {size} bytes, limit {_MAX_FRAME}")
-            if len(self._waiting) < 8 + size:
-                return
-            body, self._waiting = self._waiting[8 : 8 + size], self._waiting[8 + size :]
-            if first >> 31:
-                self._control(first, flags, body)
-            elif (stream := self._open.get(first)) is not None:
-                # Data of a stream that was reset can still be in flight.
-                self._received(stream, body, flags)
+        return self._handle()
+
+    def pause(self) -> None:
+        """Handle no more frames, because the client does not read the responses."""
+        self._is_paused = True
+
+    def resume(self) -> bool:
+        """Handle the frames that have arrived since ``pause``. Return True if there are any.
+        Raises ProtocolError."""
+        self._is_paused = False
+        return self._handle()
+
+    def _handle(self) -> bool:
+        # A response that is written can pause and resume the connection.
+        if self._is_handling:
+            return False
+        self._is_handling, waiting, at = True, self._waiting, 0
+        try:
+            while not self._is_paused and len(waiting) >= at + 8:
+                first, second = struct.unpack_from(">II", waiting, at)
+                flags, size = second >> 24, second & 0xFFFFFF
+                if size > _MAX_FRAME:
+                    raise ProtocolError(f"frame of {size} bytes, limit {_MAX_FRAME}")
+                end = at + 8 + size
+                if len(waiting) < end:
+                    break
+                body, at = bytes(waiting[at + 8 : end]), end
+                if first >> 31:
+                    self._control(first, flags, body)
+                elif (stream := self._open.get(first)) is not None:
+                    # Data of a stream that was reset can still be in flight.
+                    self._received(stream, body, flags)
+        finally:
+            # Once for all frames: a copy for each would take long if many small ones arrive.
+            del waiting[:at]
+            self._is_handling = False
+        return at > 0
 
     def _control(self, first: int, flags: int, body: bytes) -> None:
         kind = first - _CONTROL
@@ -132,7 +165,7 @@ class Connection:
             elif kind == _RST_STREAM:
                 self._open.pop(_word(body), None)
             elif kind == _PING:
-                self._send_control(_PING, body)
+                self._send_control(_PING, struct.pack(">I", _word(body)))
             elif kind == _GOAWAY:
                 self.is_over = True
         except (struct.error, zlib.error) as error:
@@ -144,7 +177,9 @@ class Connection:
         raw = self._unpacker.decompress(packed, _MAX_HEADERS)
         if self._unpacker.unconsumed_tail:
             raise ProtocolError(f"headers of more than {_MAX_HEADERS} bytes")
-        stream = self._open[id_] = Stream(id_, dict(_headers(raw)), self)
+        # The other headers are not stored: an open stream must use little memory.
+        kind = dict(_headers(raw)).get("streamtype", "")[:_LONGEST_TYPE]
+        stream = self._open[id_] = Stream(id_, kind, self)
         none = self._packer.compress(struct.pack(">I", 0)) + self._packer.flush(zlib.Z_SYNC_FLUSH)
         self._send_control(_SYN_REPLY, struct.pack(">I", id_) + none)
         self._streams.opened(stream)
@@ -171,8 +206,8 @@ class Connection:
         self._write(struct.pack(">II", _CONTROL + kind, len(body)) + body)
 
 
-def _word(data: bytes) -> int:
-    word: int = struct.unpack(">I", data[:4])[0]
+def _word(data: bytes, at: int = 0) -> int:
+    word: int = struct.unpack_from(">I", data, at)[0]
     return word
 
 
@@ -181,7 +216,7 @@ def _headers(raw: bytes) -> Iterator[tuple[str, str]]:
 
     def text() -> str:
         nonlocal at
-        size = _word(raw[at:])
+        size = _word(raw, at)
         at += 4 + size
         return raw[at - size : at].decode("latin-1")
 

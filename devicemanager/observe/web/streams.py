@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -71,25 +72,39 @@ def _upgrade(request: Request, version: str, streams: Streams) -> ASGIApp:
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
     headers = {"connection": "Upgrade", "upgrade": _SPDY, _VERSIONS: version}
 
-    def receiver(transport: asyncio.Transport) -> Any:
-        connection = Connection(streams, transport.write)
-
-        def receive(data: bytes) -> None:
-            try:
-                connection.receive(data)
-            except ProtocolError:
-                transport.abort()
-            if connection.is_over:
-                transport.close()
-
-        return receive
-
-    request.scope["extensions"][UPGRADE](headers, receiver)
+    request.scope["extensions"][UPGRADE](headers, partial(_Upgraded, streams))
     return _nothing
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
     """Send nothing: the connection no longer uses HTTP."""
+
+
+class _Upgraded:
+    """A connection that has switched to SPDY, and its transport."""
+
+    def __init__(self, streams: Streams, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._connection = Connection(streams, transport.write)
+
+    def receive(self, data: bytes) -> bool:
+        return self._handle(partial(self._connection.receive, data))
+
+    def pause(self) -> None:
+        self._connection.pause()
+
+    def resume(self) -> None:
+        self._handle(self._connection.resume)
+
+    def _handle(self, act: Callable[[], bool]) -> bool:
+        try:
+            is_complete = act()
+        except ProtocolError:
+            self._transport.abort()
+            return False
+        if self._connection.is_over:
+            self._transport.close()
+        return is_complete
 
 
 class _Command:
@@ -109,7 +124,7 @@ class _Command:
         self._streams: dict[str, Stream] = {}
 
     def opened(self, stream: Stream) -> None:
-        name = stream.headers.get("streamtype", "")
+        name = stream.kind
         if name not in self._missing:
             return
         self._missing.discard(name)
@@ -144,11 +159,11 @@ class _Connections:
         self._text = text.encode()
 
     def opened(self, stream: Stream) -> None:
-        if stream.headers.get("streamtype") == "error":
+        if stream.kind == "error":
             stream.end()
 
     def received(self, stream: Stream, data: bytes, *, is_last: bool) -> None:
-        if stream.headers.get("streamtype") == "data" and (data or is_last):
+        if stream.kind == "data" and (data or is_last):
             stream.end(self._response(data))
 
     def _response(self, request: bytes) -> bytes:

@@ -56,6 +56,7 @@ def test_a_template_is_allocated_prepared_and_deleted_at_the_end(node):
     kubelet.terminate("uid-train")
     assert [each.rpc for each in driver.calls] == ["NodePrepareResources", "NodeUnprepareResources"]
     assert kubelet.resource_claims.list() == ()
+    assert not kubelet._life.serving().dra.used()._pod_versions
 
 
 def test_pods_get_different_devices_and_the_last_does_not_fit(node):

@@ -132,3 +132,22 @@ def test_change_of_a_claim_rebuilds_only_its_pod():
     assert [old is new for old, new in zip(before, after, strict=True)].count(False) == 1
     (changed,) = (pod for pod in after if pod.name == "b")
     assert changed.containers[0].dynamic_resources == (DynamicResource("main-1", "ns-0"),)
+
+
+def test_lost_claim_and_more_devices_are_both_noticed():
+    # The version of the claims falls by as much as the version of the devices grows.
+    node = Node()
+    source = node.source()
+    node.come("a")
+    node.hold("a")
+    for _ in range(3):
+        node.claim("a")
+    before = source.pods()
+    del node.claims.versions["a"]
+    devices = node.state.pod_versions[PodUid("a")]
+    while node.state.pod_versions[PodUid("a")] < devices + 3:
+        node.hold("a")
+    node.claims.version += 1
+    (old,), (new,) = before, source.pods()
+    assert old.containers[0].dynamic_resources
+    assert not new.containers[0].dynamic_resources

@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from devicemanager import ManualClock, Settings
+from devicemanager.control import http_server
 from devicemanager.core.responses import Responses
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.observe.web import spdy
@@ -36,21 +37,30 @@ class Client:
     pings: list[bytes] = attrs.field(factory=list)
 
     def control(self, kind, body, flags=0):
-        self.socket.sendall(struct.pack(">HHI", 0x8003, kind, flags << 24 | len(body)) + body)
+        self.socket.sendall(self.frame(kind, body, flags))
 
-    def open(self, id_, *, ended=False, **headers):
-        """Open a stream, and wait for the reply."""
+    def frame(self, kind, body, flags=0):
+        return struct.pack(">HHI", 0x8003, kind, flags << 24 | len(body)) + body
+
+    def opening(self, id_, *, ended=False, **headers):
         text = struct.pack(">I", len(headers))
         for name, value in headers.items():
             text += struct.pack(">I", len(name)) + name.encode()
             text += struct.pack(">I", len(value)) + value.encode()
         packed = self.packer.compress(text) + self.packer.flush(zlib.Z_SYNC_FLUSH)
-        self.control(1, struct.pack(">IIBB", id_, 0, 0, 0) + packed, flags=int(ended))
+        return self.frame(1, struct.pack(">IIBB", id_, 0, 0, 0) + packed, flags=int(ended))
+
+    def open(self, id_, **options):
+        """Open a stream, and wait for the reply."""
+        self.socket.sendall(self.opening(id_, **options))
         while id_ not in self.streams:
             self.read()
 
-    def send(self, id_, data, *, ended=False):
-        self.socket.sendall(struct.pack(">II", id_, int(ended) << 24 | len(data)) + data)
+    def data(self, id_, data, *, ended=False):
+        return struct.pack(">II", id_, int(ended) << 24 | len(data)) + data
+
+    def send(self, id_, data, **options):
+        self.socket.sendall(self.data(id_, data, **options))
 
     def read(self):
         """Read one frame."""
@@ -194,6 +204,7 @@ def test_server_stops_with_open_connections(upgrade, server):
         b"\x80\x03\x00\x01\x00\x00\x00\x0a" + b"\0" * 10,  # headers that are not compressed
         b"\x80\x03\x00\x01\x00\x00\x00\x02\0\0",  # too short
         b"\0\0\0\x01\x00\xff\xff\xff",  # a frame of 16 MiB
+        b"\x80\x03\x00\x06\x00\x00\x00\x02\0\0",  # a ping that is too short
     ],
 )
 def test_invalid_frames_end_the_connection(upgrade, data):
@@ -222,7 +233,7 @@ def test_limits_of_a_connection():
         return packer, spdy.Connection(Receiver(), lambda data: None)
 
     packer, made = connection()
-    with pytest.raises(spdy.ProtocolError, match=r"^headers of more than 65536 bytes$"):
+    with pytest.raises(spdy.ProtocolError, match=r"^headers of more than 4096 bytes$"):
         made.receive(opening(packer, 1, 1 << 20))
     packer, made = connection()
     for id_ in range(1, 513, 2):
@@ -230,6 +241,70 @@ def test_limits_of_a_connection():
     with pytest.raises(spdy.ProtocolError, match=r"or 256 streams are open$"):
         made.receive(opening(packer, 513))
     assert zlib.adler32(spdy._DICTIONARY) == 0xE3C6A7C2  # of the protocol
+
+
+def ping(number):
+    return struct.pack(">HHII", 0x8003, 6, 4, number)
+
+
+def test_paused_connection_handles_no_frame():
+    written = []
+
+    def write(data):
+        written.append(data)
+        made.pause()
+
+    made = spdy.Connection(None, write)
+    assert made.receive(ping(1) + ping(2) + ping(3))
+    assert written == [ping(1)]
+    assert not made.receive(ping(4))
+    for number in (2, 3, 4):
+        assert made.resume()
+        assert written[-1] == ping(number)
+    assert not made.resume()
+    assert len(written) == 4
+
+
+def test_writing_can_resume_the_connection():
+    written = []
+
+    def write(data):
+        written.append(data)
+        made.pause()
+        made.resume()
+
+    made = spdy.Connection(None, write)
+    made.receive(ping(1) + ping(2))
+    assert written == [ping(1), ping(2)]
+
+
+def test_part_of_a_frame_completes_nothing():
+    written = []
+    made = spdy.Connection(None, written.append)
+    parts = [bytes([byte]) for byte in ping(7)]
+    assert [made.receive(part) for part in parts] == [False] * 11 + [True]
+    assert written == [ping(7)]
+
+
+def test_client_that_completes_no_frame_is_disconnected(upgrade, monkeypatch):
+    monkeypatch.setattr(http_server, "IDLE_SECONDS", 0.5)
+    for first in (b"", ping(7)[:-1]):
+        client = upgrade(FORWARD, "portforward.k8s.io", first)
+        with suppress(ConnectionResetError):
+            assert client.socket.recv(1) == b""
+
+
+def test_responses_to_a_client_that_does_not_read_wait(upgrade, node):
+    # More than the buffers of both sockets. The client must receive everything in the end.
+    node.pod_store.known("train").responses = Responses(port_forward="x" * 200_000)
+    client = upgrade(FORWARD, "portforward.k8s.io")
+    ids = range(1, 200, 2)
+    for id_ in ids:
+        client.socket.sendall(client.opening(id_, streamType="data") + client.data(id_, b"x"))
+    for id_ in ids:
+        while id_ not in client.streams:
+            client.read()
+        assert len(client.result(id_)) == 200_000
 
 
 @pytest.mark.parametrize(("name", "path"), [("exec", EXEC), ("port-forward", FORWARD)])

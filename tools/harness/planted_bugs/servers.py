@@ -226,3 +226,55 @@ def _calls() -> None:
         return later(self, number)
 
     set_to(CallLog, "later", locked)
+
+
+@planted("each byte extends the time")
+def _parts() -> None:
+    from devicemanager.observe.web.streams import _Upgraded
+
+    receive = _Upgraded.receive
+
+    def received(self: Any, data: bytes) -> bool:
+        receive(self, data)
+        return True
+
+    set_to(_Upgraded, "receive", received)
+
+
+@planted("streams have no limit")
+def _streams() -> None:
+    from devicemanager.observe.web import spdy
+
+    set_to(spdy, "_MAX_STREAMS", 1 << 31)
+
+
+@planted("headers have no limit")
+def _headers() -> None:
+    from devicemanager.observe.web import spdy
+
+    set_to(spdy, "_MAX_HEADERS", 0)
+
+
+@planted("SPDY clients are not paused")
+def _paused() -> None:
+    from uvicorn.protocols.http.flow_control import FlowControl
+
+    from devicemanager.control.http_server import _Connection
+
+    def pause(self: Any) -> None:
+        FlowControl.pause_writing(self.flow)
+
+    set_to(_Connection, "pause_writing", pause)
+
+
+@planted("each frame copies the rest")
+def _rest() -> None:
+    from devicemanager.observe.web.spdy import Connection
+
+    def handle(self: Any) -> bool:
+        while len(self._waiting) >= 8:
+            size = int.from_bytes(self._waiting[5:8])
+            self._waiting = self._waiting[8 + size :]
+        return True
+
+    set_to(Connection, "_handle", handle)
