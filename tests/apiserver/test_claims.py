@@ -104,6 +104,16 @@ def test_a_finished_pod_releases_and_deletes_its_claim(apiserver, cluster):
     assert apiserver.all("resourceclaims") == []
 
 
+def test_a_pod_that_is_being_deleted_gets_no_claim(apiserver, cluster):
+    kept = pod(claims=[FROM_TEMPLATE])
+    kept["metadata"]["finalizers"] = ["example.com/wait"]
+    apiserver.create("pods", kept)
+    apiserver.delete("pods", "train")
+    assert apiserver.get("pods", "train")["metadata"]["deletionTimestamp"]
+    cluster()
+    assert apiserver.all("resourceclaims") == []
+
+
 def test_a_deleted_pod_releases_its_claim(apiserver, cluster):
     apiserver.create("pods", pod(claims=[FROM_TEMPLATE]))
     cluster()
