@@ -73,6 +73,7 @@ __all__ = [
     "NodeSelector",
     "NodeSelectorRequirement",
     "NodeSelectorTerm",
+    "NonResourceAttributes",
     "ObjectMeta",
     "ObjectReference",
     "OpaqueDeviceConfiguration",
@@ -80,6 +81,7 @@ __all__ = [
     "Preconditions",
     "Quantity",
     "RawExtension",
+    "ResourceAttributes",
     "ResourceClaim",
     "ResourceClaimConsumerReference",
     "ResourceClaimSpec",
@@ -89,6 +91,9 @@ __all__ = [
     "ResourcePool",
     "ResourceSlice",
     "ResourceSliceSpec",
+    "SelfSubjectAccessReview",
+    "SelfSubjectAccessReviewSpec",
+    "SubjectAccessReviewStatus",
     "Time",
     "TypeMeta",
     "Unknown",
@@ -158,6 +163,7 @@ NodeAllocatableResource = message("k8s.resource.NodeAllocatableResource")
 NodeSelector = message("k8s.resource.NodeSelector")
 NodeSelectorRequirement = message("k8s.resource.NodeSelectorRequirement")
 NodeSelectorTerm = message("k8s.resource.NodeSelectorTerm")
+NonResourceAttributes = message("k8s.resource.NonResourceAttributes")
 ObjectMeta = message("k8s.resource.ObjectMeta")
 ObjectReference = message("k8s.resource.ObjectReference")
 OpaqueDeviceConfiguration = message("k8s.resource.OpaqueDeviceConfiguration")
@@ -165,6 +171,7 @@ OwnerReference = message("k8s.resource.OwnerReference")
 Preconditions = message("k8s.resource.Preconditions")
 Quantity = message("k8s.resource.Quantity")
 RawExtension = message("k8s.resource.RawExtension")
+ResourceAttributes = message("k8s.resource.ResourceAttributes")
 ResourceClaim = message("k8s.resource.ResourceClaim")
 ResourceClaimConsumerReference = message("k8s.resource.ResourceClaimConsumerReference")
 ResourceClaimSpec = message("k8s.resource.ResourceClaimSpec")
@@ -174,6 +181,9 @@ ResourceClaimTemplateSpec = message("k8s.resource.ResourceClaimTemplateSpec")
 ResourcePool = message("k8s.resource.ResourcePool")
 ResourceSlice = message("k8s.resource.ResourceSlice")
 ResourceSliceSpec = message("k8s.resource.ResourceSliceSpec")
+SelfSubjectAccessReview = message("k8s.resource.SelfSubjectAccessReview")
+SelfSubjectAccessReviewSpec = message("k8s.resource.SelfSubjectAccessReviewSpec")
+SubjectAccessReviewStatus = message("k8s.resource.SubjectAccessReviewStatus")
 Time = message("k8s.resource.Time")
 TypeMeta = message("k8s.resource.TypeMeta")
 Unknown = message("k8s.resource.Unknown")

@@ -1327,3 +1327,74 @@ class LeaseSpec(Message):
         strategy: str | None = ...,
         preferredHolder: str | None = ...,
     ) -> None: ...
+
+class SelfSubjectAccessReview(Message):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+    @property
+    def spec(self) -> SelfSubjectAccessReviewSpec: ...
+    @property
+    def status(self) -> SubjectAccessReviewStatus: ...
+    def __init__(
+        self,
+        *,
+        metadata: ObjectMeta | None = ...,
+        spec: SelfSubjectAccessReviewSpec | None = ...,
+        status: SubjectAccessReviewStatus | None = ...,
+    ) -> None: ...
+
+class SelfSubjectAccessReviewSpec(Message):
+    @property
+    def resourceAttributes(self) -> ResourceAttributes: ...
+    @property
+    def nonResourceAttributes(self) -> NonResourceAttributes: ...
+    def __init__(
+        self,
+        *,
+        resourceAttributes: ResourceAttributes | None = ...,
+        nonResourceAttributes: NonResourceAttributes | None = ...,
+    ) -> None: ...
+
+class ResourceAttributes(Message):
+    namespace: str
+    verb: str
+    group: str
+    version: str
+    resource: str
+    subresource: str
+    name: str
+    def __init__(
+        self,
+        *,
+        namespace: str | None = ...,
+        verb: str | None = ...,
+        group: str | None = ...,
+        version: str | None = ...,
+        resource: str | None = ...,
+        subresource: str | None = ...,
+        name: str | None = ...,
+    ) -> None: ...
+
+class NonResourceAttributes(Message):
+    path: str
+    verb: str
+    def __init__(
+        self,
+        *,
+        path: str | None = ...,
+        verb: str | None = ...,
+    ) -> None: ...
+
+class SubjectAccessReviewStatus(Message):
+    allowed: bool
+    reason: str
+    evaluationError: str
+    denied: bool
+    def __init__(
+        self,
+        *,
+        allowed: bool | None = ...,
+        reason: str | None = ...,
+        evaluationError: str | None = ...,
+        denied: bool | None = ...,
+    ) -> None: ...

@@ -104,7 +104,10 @@ class Permissions:
 
     def review(self, spec: Mapping[str, Any]) -> bool:
         """True if the permission in the ``spec`` of a SelfSubjectAccessReview is granted."""
-        of = spec.get("resourceAttributes") or {}
+        of = spec.get("resourceAttributes")
+        if of is None:
+            # Paths such as /version need no permission.
+            return spec.get("nonResourceAttributes") is not None
         resource = "/".join(filter(None, (of.get("resource"), of.get("subresource"))))
         return self.allows(Permission(of.get("group") or "", resource, of.get("verb") or ""))
 

@@ -102,6 +102,8 @@ def _name_claim(server: FakeApiServer, pod: Object, entry: str, name: str) -> No
 def _unprotected(claim: Object) -> Object:
     from devicemanager.claims.dra import pods as dra_pods
 
+    if dra_pods.is_allocated(claim):  # meanwhile
+        return claim
     finalizers = claim["metadata"].get("finalizers") or ()
     claim["metadata"]["finalizers"] = [each for each in finalizers if each != dra_pods.FINALIZER]
     return claim

@@ -96,6 +96,8 @@ def _rows(kind: Kind) -> list[dict[str, Any]]:
     }
     if kind.short:
         row["shortNames"] = list(kind.short)
+    if kind.categories:
+        row["categories"] = list(kind.categories)
     below = [
         {
             "name": f"{kind.plural}/{each}",

@@ -29,6 +29,8 @@ class Kind:
     subresources: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     """Short names, such as ``po``."""
+    categories: tuple[str, ...] = ()
+    """Names for groups of resources, such as ``all`` in ``kubectl get all``."""
 
     @property
     def api_version(self) -> str:
@@ -90,6 +92,7 @@ _ALL: Final = (
         "Pod",
         subresources=("status", "binding", "eviction", "resize", "ephemeralcontainers"),
         short=("po",),
+        categories=("all",),
     ),
     # Both groups contain the same events, with different field names.
     Kind("", "v1", "events", "Event", others=("events.k8s.io/v1",), short=("ev",)),
@@ -97,7 +100,7 @@ _ALL: Final = (
     Kind("", "v1", "secrets", "Secret"),
     Kind("", "v1", "resourcequotas", "ResourceQuota", subresources=("status",), short=("quota",)),
     Kind("coordination.k8s.io", "v1", "leases", "Lease"),
-    Kind("batch", "v1", "jobs", "Job"),
+    Kind("batch", "v1", "jobs", "Job", categories=("all",)),
     Kind(
         "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", False
     ),
@@ -243,6 +246,7 @@ def _defined(definition: Mapping[str, Any]) -> Kind:
         others=tuple(f"{spec['group']}/{each['name']}" for each in versions if each is not stored),
         subresources=("status",) if "status" in (stored.get("subresources") or {}) else (),
         short=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
     )
 
 

@@ -105,6 +105,10 @@ class PodClaims:
                 claim = self._create(plan, claim)
             self._change(claim, _protected)
             self._change(claim, lambda value, r=result: _allocated(value, r, plan.pod), "status")
+            # Between the two changes, the claim controller can remove the finalizer.
+            metadata = self._claims[_key(claim)]["metadata"]
+            if dra_pods.FINALIZER not in (metadata.get("finalizers") or ()):
+                self._change(claim, _protected)
         for claim in plan.allocated:
             if not dra_pods.is_reserved_for(claim, plan.pod):
                 self._change(claim, lambda value: dra_pods.reserved(value, plan.pod), "status")

@@ -67,7 +67,9 @@ def changed_part(target: Target, old: Object, given: Object) -> Object:
         raise invalid(target, target.name, errors)
     if new["spec"] != old["spec"]:
         metadata = old["metadata"]
-        new["metadata"] = {**metadata, "generation": metadata.get("generation", 0) + 1}
+        new["metadata"] = dict(metadata)
+        if "generation" in metadata:
+            new["metadata"]["generation"] += 1
     return new
 
 

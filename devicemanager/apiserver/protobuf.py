@@ -58,6 +58,7 @@ _MESSAGES: Final[Mapping[tuple[str, str], type[Message]]] = {
     ("v1", "Event"): k8s.Event,
     ("events.k8s.io/v1", "Event"): k8s.NewEvent,
     ("coordination.k8s.io/v1", "Lease"): k8s.Lease,
+    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): k8s.SelfSubjectAccessReview,
 }
 
 

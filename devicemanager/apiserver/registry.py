@@ -164,8 +164,13 @@ class Registry:
                 raise conflict(target, "pod is already assigned to a node")
             pod["spec"]["nodeName"] = binding["target"]["name"]
             scheduled = {"type": "PodScheduled", "status": "True"}
-            conditions = pod["status"].setdefault("conditions", [])
-            conditions.append({**scheduled, "lastTransitionTime": timestamp()})
+            others = [
+                each
+                for each in pod["status"].get("conditions") or ()
+                if each["type"] != scheduled["type"]
+            ]
+            scheduled["lastTransitionTime"] = timestamp()
+            pod["status"]["conditions"] = [*others, scheduled]
             return pod
 
         self.change(target, bound)

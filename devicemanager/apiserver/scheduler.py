@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from devicemanager.apiserver.errors import StatusError
 from devicemanager.apiserver.registry import is_terminal, timestamp
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["schedule", "tolerates"]
 
+_NAMES: Final = (None, "", "default-scheduler")
+"""Values of ``schedulerName`` of the pods to bind. Other schedulers bind the other pods."""
+
 
 def schedule(server: FakeApiServer) -> None:
     """Bind each pending pod to a node where it fits.
@@ -29,6 +32,7 @@ def schedule(server: FakeApiServer) -> None:
     """
     pods = server.all("pods")
     pending = [pod for pod in pods if not pod["spec"].get("nodeName") and _is_pending(pod)]
+    pending = [pod for pod in pending if pod["spec"].get("schedulerName") in _NAMES]
     if not pending:
         return
     used: dict[str, Counter[str]] = defaultdict(Counter)

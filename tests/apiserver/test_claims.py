@@ -114,6 +114,28 @@ def test_a_pod_that_is_being_deleted_gets_no_claim(apiserver, cluster):
     assert apiserver.all("resourceclaims") == []
 
 
+def test_the_claim_controller_runs_while_the_scheduler_allocates(apiserver, cluster, monkeypatch):
+    """The scheduler first writes the finalizer. The controller must not remove it for good."""
+    change = apiserver.change
+
+    def interrupted(plural, name, change_, namespace="default", *, subresource=""):
+        if subresource and plural == "resourceclaims":
+            ClaimController().reconcile(apiserver)
+        return change(plural, name, change_, namespace, subresource=subresource)
+
+    apiserver.create("pods", pod(claims=[FROM_TEMPLATE]))
+    ClaimController().reconcile(apiserver)
+    monkeypatch.setattr(apiserver, "change", interrupted)
+    schedule(apiserver)
+    monkeypatch.undo()
+    (made,) = apiserver.all("resourceclaims")
+    assert made["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+    assert made["status"]["allocation"]
+    finish(apiserver, "train")
+    cluster()
+    assert apiserver.all("resourceclaims") == []
+
+
 def test_a_deleted_pod_releases_its_claim(apiserver, cluster):
     apiserver.create("pods", pod(claims=[FROM_TEMPLATE]))
     cluster()

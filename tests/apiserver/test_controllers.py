@@ -75,6 +75,18 @@ def test_scheduler_respects_taints_and_labels(apiserver):
     assert placed(apiserver) == {"p": None, "q": "a", "r": "a", "s": None}
 
 
+def test_scheduler_replaces_its_condition_and_leaves_the_pods_of_others(apiserver):
+    pod(apiserver, "a")
+    pod(apiserver, "b", schedulerName="other")
+    schedule(apiserver)
+    assert apiserver.get("pods", "a")["status"]["conditions"][0]["status"] == "False"
+    node(apiserver, "n")
+    schedule(apiserver)
+    (condition,) = apiserver.get("pods", "a")["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
+    assert "nodeName" not in apiserver.get("pods", "b")["spec"]
+
+
 def test_lifecycle_removes_the_taint_and_expires_leases(apiserver):
     node(apiserver, "a", taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])
     lifecycle = NodeLifecycle(grace=0.0)

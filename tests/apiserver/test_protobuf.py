@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from devicemanager.apiserver import FakeApiServer, Permission
 from devicemanager.apiserver.protobuf import (
     CONTENT_TYPE,
     ProtobufError,
@@ -149,3 +150,29 @@ def test_body_of_another_type_is_not_supported(apiserver):
     with pytest.raises(Exception, match="unknown format") as caught:
         apiserver._handler.parse("POST", SLICES, {"Content-Type": "text/plain"}, b"x")
     assert caught.value.code == 415
+
+
+@pytest.mark.parametrize(
+    ("spec", "allowed"),
+    [
+        ({"resourceAttributes": {"verb": "get", "resource": "pods"}}, True),
+        ({"resourceAttributes": {"verb": "list", "resource": "pods"}}, False),
+        (
+            {"resourceAttributes": {"verb": "get", "resource": "pods", "subresource": "status"}},
+            False,
+        ),
+        ({"nonResourceAttributes": {"verb": "get", "path": "/version"}}, True),
+        ({}, False),
+    ],
+)
+def test_permissions_are_reviewed(spec, allowed):
+    """As for `kubectl auth can-i`."""
+    api_version, kind = "authorization.k8s.io/v1", "SelfSubjectAccessReview"
+    server = FakeApiServer(allowed=[Permission("", "pods", "get")])
+    body = encode({"apiVersion": api_version, "kind": kind, "spec": spec})
+    path = f"/apis/{api_version}/selfsubjectaccessreviews"
+    code, text = send(server, "POST", path, body)
+    assert code == 201
+    answer = json.loads(text)
+    assert (answer["apiVersion"], answer["kind"]) == (api_version, kind)
+    assert answer["status"] == {"allowed": allowed}

@@ -430,6 +430,8 @@ def test_discovery_lists_groups_versions_and_resources(api):
     assert "deletecollection" in rows["resourceclaims"]["verbs"]
     core = {each["name"]: each for each in api.request("GET", "/api/v1")["resources"]}
     assert core["pods"]["shortNames"] == ["po"]
+    assert core["pods"]["categories"] == ["all"]
+    assert "categories" not in core["nodes"]
     for path in ("/apis/none.example.com", "/apis/resource.k8s.io/v9", "/api/v9"):
         with pytest.raises(NotFound):
             api.request("GET", path)

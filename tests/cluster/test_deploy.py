@@ -1,9 +1,13 @@
 """`deploy/`: roles with exactly the required permissions, a kustomization, and the image."""
 
+import json
+import os
 import re
 import shutil
 import subprocess
+import tempfile
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -18,7 +22,7 @@ from devicemanager.cluster.preflight import (
 )
 from tests.cluster.objects import GPU, gpu_pod, granted
 from tests.paths import ROOT
-from tools.cluster.build import BuildError, binaries
+from tools.cluster.build import VARIABLE, BuildError, binaries
 
 TOP = ROOT
 DOCUMENTS = list(yaml.safe_load_all((TOP / "deploy/join.yaml").read_text()))
@@ -196,3 +200,63 @@ def test_dockerfile_copies_existing_files(recipe):
     assert set(extras) <= set(project["project"]["optional-dependencies"])
     assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= set(sources)
     assert lines[-1] == 'ENTRYPOINT ["/join/bin/devicemanager", "join"]'
+
+
+def instructions(text):
+    """Return the instructions of a Dockerfile as pairs of keyword and arguments."""
+    lines = re.sub(r"\\\n", " ", text).splitlines()
+    return [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+
+
+@pytest.mark.interop
+@pytest.mark.skipif(VARIABLE not in os.environ, reason="`make test-cluster` runs this")
+@pytest.mark.timeout(900)
+def test_commands_of_the_dockerfile_install_a_program_that_joins(apiserver, until):
+    """Run each instruction in a directory instead of an image. It needs a package registry."""
+    steps = instructions((TOP / "deploy/Dockerfile").read_text())
+    # Not in the directory of the test, which only its owner can read.
+    with tempfile.TemporaryDirectory() as root:
+        Path(root).chmod(0o755)
+        source, environment, user, entry = Path(root) / "src", {}, None, []
+        source.mkdir()
+        for keyword, text in steps:
+            match keyword:
+                case "COPY" if not text.startswith("--from"):
+                    *names, target = text.split()
+                    for name in names:
+                        copy(TOP / name, source / (name if target == "./" else target))
+                case "RUN":
+                    inside = text.replace("/join", f"{root}/join")
+                    # Compiling all modules would take longer than the rest.
+                    env = {**os.environ, "PIP_NO_COMPILE": "1"}
+                    subprocess.run(["sh", "-euc", inside], cwd=source, check=True, env=env)
+                case "ENV":
+                    environment |= dict([text.split("=", 1)])
+                case "USER":
+                    user = int(text)
+                case "ENTRYPOINT":
+                    entry = [part.replace("/join/", f"{root}/join/") for part in json.loads(text)]
+        # The second stage has only the directory of the program.
+        shutil.rmtree(source)
+        kubeconfig = apiserver.kubeconfig(Path(root) / "kubeconfig")
+        kubeconfig.chmod(0o644)
+        command = [*entry, "--kubeconfig", str(kubeconfig), "--prefix", "n", "--nodes", "2"]
+        as_user = {"user": user, "group": user, "extra_groups": []} if os.getuid() == 0 else {}
+        with (
+            Controllers(apiserver),
+            subprocess.Popen(
+                command, env=environment, cwd="/", stdout=subprocess.PIPE, text=True, **as_user
+            ) as process,
+        ):
+            until(lambda: len(apiserver.all("nodes")) == 2)
+            process.terminate()
+            output = process.communicate()[0]
+        assert process.returncode == 0, output
+        assert apiserver.all("nodes") == []
+
+
+def copy(source, target):
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(source, target)

@@ -374,7 +374,7 @@ def test_denied_write_of_a_pod_does_not_end_the_node(world: World) -> None:
     assert not node.is_over and world.left == []
     assert world.status("other")["phase"] == "Running"
     (warning,) = world.warnings
-    assert warning == "node n: pod default/moved: injected fault"
+    assert warning == "node n: cannot write the status of pod default/moved: injected fault"
 
 
 def test_conflict_of_a_deletion_is_retried(world: World) -> None:

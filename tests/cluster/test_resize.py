@@ -234,6 +234,19 @@ def test_ephemeral_container_runs(world: World) -> None:
     assert world.status("a")["phase"] == "Running" and main(world, "a")["restartCount"] == 0
 
 
+def test_ephemeral_container_runs_if_the_server_sets_no_generation(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As API servers up to 1.32."""
+    monkeypatch.setattr("devicemanager.apiserver.registry.HAVE_GENERATION", frozenset())
+    run(world, "a")
+    debug(world, "a", "shell")
+    (status,) = world.status("a")["ephemeralContainerStatuses"]
+    assert "running" in status["state"]
+    debug(world, "a", "shell", "second")
+    assert len(world.status("a")["ephemeralContainerStatuses"]) == 2
+
+
 def test_ephemeral_container_is_not_restarted(world: World) -> None:
     run(world, "a")
     debug(world, "a", "shell")

@@ -32,12 +32,14 @@ _NEIGHBOURS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("1.31.14", "k8s.io/kube-scheduler"): "v0.31.10",
         ("1.32.13", "k8s.io/cri-client"): "v0.32.10",
         ("1.32.13", "k8s.io/csi-translation-lib"): "v0.32.10",
+        ("1.32.13", "k8s.io/endpointslice"): "v0.32.11",
         ("1.32.13", "k8s.io/kube-scheduler"): "v0.32.10",
     }
 )
-"""Modules that were not published for a release, with the version to use instead.
+"""Modules that Go's module proxy does not serve for a release, with the version to use instead.
 
-The device manager imports them only indirectly and does not call them."""
+The device manager imports them only indirectly and does not call them. The controller manager calls
+endpointslice."""
 PINNED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"1.31.14": ("sigs.k8s.io/structured-merge-diff/v4 v4.4.1",)}
 )

@@ -187,6 +187,9 @@ class PodSync:
             if pod.generation != before:
                 self._admission.spec_changed(pod, object_)
                 self._statuses.changed(pod)
+            elif not pod.generation and object_["spec"].get("ephemeralContainers"):
+                # API servers up to 1.32 set no generation. There, only these containers change.
+                self._admission.spec_changed(pod, object_)
             self._admission.claims_changed(pod, object_)
             self._admission.annotations_changed(pod, object_)
 

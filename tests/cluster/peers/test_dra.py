@@ -1,31 +1,48 @@
 """Claims on virtual nodes, allocated by the scheduler of a fake or a real control plane."""
 
+import json
+import os
+import signal
+import subprocess
+
 import pytest
 
+from devicemanager.cli.join_slices import recorded_layouts
+from devicemanager.client.api import pod_path
 from devicemanager.cluster import Cluster
 from devicemanager.cluster.driver_layouts import simulated_driver
 from devicemanager.cluster.options import NodeOptions
+from tests.cluster.peers.test_logs import COMMAND
 
 pytestmark = pytest.mark.timeout(900)
 
 RESOURCES = "/apis/resource.k8s.io/v1"
 EXTENDED = "example.com/dra-gpu"
+PREPARE = "FailedPrepareDynamicResources"
 
 
-def join(cluster, peer, count=2, devices=2):
-    if peer.minor < 34:
-        pytest.skip("the API server is older than 1.34")
-    # The driver has the name of the test's namespace, so that other tests use other devices.
-    driver = f"{peer.name}.example.com"
+def driver_of(peer):
+    """Return the driver of a test. It has the name of the test's namespace, so that other tests use
+    other devices."""
+    return f"{peer.name}.example.com"
+
+
+def join(cluster, peer, count=2, devices=2, drivers=None):
+    create_class(peer)
+    drivers = drivers or (simulated_driver(driver_of(peer), [0] * devices),)
     options = NodeOptions(
-        labels={"group": peer.name},
-        status_interval=0.5,
-        drivers=(simulated_driver(driver, [0] * devices),),
-        device_status=True,
+        labels={"group": peer.name}, status_interval=0.5, drivers=drivers, device_status=True
     )
     nodes = cluster.join_in_memory(peer.name, count, {}, options=options)
     peer.ready(*(node.name for node in nodes))
-    selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
+    return nodes
+
+
+def create_class(peer):
+    """Create a DeviceClass and a template of claims for the devices of the test's driver."""
+    if peer.minor < 34:
+        pytest.skip("resource.k8s.io/v1 exists since 1.34")
+    selector = {"cel": {"expression": f"device.driver == '{driver_of(peer)}'"}}
     class_ = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
@@ -40,7 +57,6 @@ def join(cluster, peer, count=2, devices=2):
         "spec": {"spec": {"devices": {"requests": [request]}}},
     }
     peer.create(RESOURCES, template)
-    return nodes
 
 
 def claimed(peer, name, **spec):
@@ -67,14 +83,15 @@ def results(peer):
     )
 
 
+def messages(peer, reason):
+    """Return the messages of events."""
+    found = peer.request("GET", f"/api/v1/namespaces/{peer.name}/events")["items"]
+    return [each["message"] for each in found if each["reason"] == reason]
+
+
 def event(peer, reason):
     """Wait for an event, and return its message."""
-    path = f"/api/v1/namespaces/{peer.name}/events"
-
-    def found():
-        return [each for each in peer.request("GET", path)["items"] if each["reason"] == reason]
-
-    return peer.wait(found)[0]["message"]
+    return peer.wait(lambda: messages(peer, reason))[0]
 
 
 def test_pods_get_all_devices_and_free_them(cluster, peer):
@@ -146,21 +163,25 @@ def test_pod_whose_claim_is_missing_stays_pending(cluster, peer):
     (node,) = join(cluster, peer, 1)
     entry = {"name": "gpu", "resourceClaimName": "missing"}
     claimed(peer, "a", nodeName=node.name, resourceClaims=[entry])
-    assert event(peer, "FailedPrepareDynamicResources") == (
+    assert event(peer, PREPARE) == (
         "Failed to prepare dynamic resources: prepare dynamic resources: fetch ResourceClaim "
         'missing: resourceclaims.resource.k8s.io "missing" not found'
     )
     assert peer.get("a")["status"]["phase"] == "Pending"
 
 
+def set_faults(peer, node, text):
+    """Set the faults of a node by its annotation. None clears them."""
+    body = {"metadata": {"annotations": {"devicemanager.io/faults": text}}}
+    peer.request("PATCH", f"/api/v1/nodes/{node.name}", body, patch="merge")
+    peer.wait(lambda: bool(node.faults.active) == bool(text))
+
+
 def test_pod_whose_claim_cannot_be_prepared_stays_pending(cluster, peer):
     (node,) = join(cluster, peer, 1)
-    faults = {"devicemanager.io/faults": f"prepare-fails={peer.name}.example.com:1"}
-    path = f"/api/v1/nodes/{node.name}"
-    peer.request("PATCH", path, {"metadata": {"annotations": faults}}, patch="merge")
-    peer.wait(lambda: node.faults.active)
+    set_faults(peer, node, f"prepare-fails={driver_of(peer)}:1")
     claimed(peer, "a")
-    assert "NodePrepareResources" in event(peer, "FailedPrepareDynamicResources")
+    assert "NodePrepareResources" in event(peer, PREPARE)
     assert peer.get("a")["status"]["phase"] == "Pending"
     peer.delete("a")
     peer.gone("a")
@@ -187,9 +208,9 @@ def test_unhealthy_device_shows_in_pod_and_slice(cluster, peer):
     claimed(peer, "a")
     peer.phase("a", "Running")
     device = slice_of(peer, node)["spec"]["devices"][0]["name"]
-    node.fail_device(f"{peer.name}.example.com", device)
+    node.fail_device(driver_of(peer), device)
     (taint,) = peer.wait(lambda: slice_of(peer, node)["spec"]["devices"][0].get("taints"))
-    assert (taint["key"], taint["effect"]) == (f"{peer.name}.example.com/unhealthy", "NoSchedule")
+    assert (taint["key"], taint["effect"]) == (f"{driver_of(peer)}/unhealthy", "NoSchedule")
 
     def health():
         (resource,) = peer.get("a")["status"]["containerStatuses"][0]["allocatedResourcesStatus"]
@@ -210,3 +231,208 @@ def test_another_process_takes_the_claims_over(cluster, peer):
         peer.delete("a")
         peer.gone("a")
         peer.wait(lambda: not claims(peer) and not held(taken_over))
+
+
+def test_claims_are_unprepared_before_the_last_status(peer):
+    """While unprepare fails, the containers have stopped, but the pod stays Running."""
+    warnings = []
+    with Cluster.connect(peer.kubeconfig, warn=warnings.append) as cluster:
+        (node,) = join(cluster, peer, 1)
+        claimed(peer, "a")
+        uid = peer.phase("a", "Running")["metadata"]["uid"]
+        set_faults(peer, node, f"unprepare-fails={driver_of(peer)}")
+        peer.delete("a")
+        peer.wait(lambda: [line for line in warnings if "unprepare fails" in line])
+        record = node.kubelet.pod_store.known(uid)
+        assert not record.running
+        assert held(node)
+        found = peer.get("a")
+        assert found["metadata"]["deletionTimestamp"]
+        assert found["status"]["phase"] == "Running"
+        (claim,) = claims(peer)
+        assert claim["status"]["reservedFor"][0]["uid"] == uid
+        set_faults(peer, node, None)
+        peer.gone("a")
+        assert not held(node)
+        peer.wait(lambda: not claims(peer))
+
+
+def test_delayed_prepare_starts_the_pod_later(cluster, peer):
+    (node,) = join(cluster, peer, 1)
+    set_faults(peer, node, f"prepare-delay={driver_of(peer)}:3s")
+    claimed(peer, "a")
+    status = peer.phase("a", "Running")["status"]
+    (container,) = status["containerStatuses"]
+    # The pod starts before its claim is prepared, and the container after that.
+    assert container["state"]["running"]["startedAt"] > status["startTime"]
+
+
+def test_device_that_is_allocated_twice_is_reported(cluster, peer):
+    """The scheduler never does this, so the test writes the second allocation."""
+    (node,) = join(cluster, peer, 1)
+    claimed(peer, "a")
+    peer.phase("a", "Running")
+    (first,) = claims(peer)
+    second = {
+        "plural": "resourceclaims",
+        "metadata": {"name": "second"},
+        "spec": {"devices": {"requests": first["spec"]["devices"]["requests"]}},
+    }
+    made = peer.create(RESOURCES, second)
+    made["status"] = {"allocation": first["status"]["allocation"]}
+    entry = {"name": "gpu", "resourceClaimName": "second"}
+    claimed(peer, "b", schedulerName="test", resourceClaims=[entry])
+    consumer = {"resource": "pods", "name": "b", "uid": peer.get("b")["metadata"]["uid"]}
+    made["status"]["reservedFor"] = [consumer]
+    path = f"{RESOURCES}/namespaces/{peer.name}/resourceclaims/second/status"
+    peer.request("PUT", path, made)
+    binding = {"metadata": {"name": "b"}, "target": {"kind": "Node", "name": node.name}}
+    peer.request("POST", pod_path(peer.name, "b", "binding"), binding)
+    device = first["status"]["allocation"]["devices"]["results"][0]["device"]
+    name = first["metadata"]["name"]
+    text = (
+        f"device {node.name}/{device} is allocated twice: ResourceClaim {peer.name}/{name} has it"
+    )
+    assert event(peer, PREPARE).endswith(text)
+    assert peer.get("b")["status"]["phase"] == "Pending"
+    assert peer.get("a")["status"]["phase"] == "Running"
+
+
+PARTITIONS = [
+    {
+        "sharedCounters": [
+            {"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}, "slots": {"value": "2"}}}
+        ]
+    },
+    {
+        "devices": [
+            {
+                "name": f"gpu-0-part-{index}",
+                "attributes": {"profile": {"string": "half"}, "index": {"int": index}},
+                "capacity": {"memory": {"value": "40Gi"}},
+                "consumesCounters": [
+                    {
+                        "counterSet": "gpu-0",
+                        "counters": {"memory": {"value": "40Gi"}, "slots": {"value": "1"}},
+                    }
+                ],
+            }
+            for index in range(3)
+        ]
+    },
+]
+SHARED = [
+    {
+        "devices": [
+            {
+                "name": "gpu-0",
+                "allowMultipleAllocations": True,
+                "capacity": {
+                    "memory": {
+                        "value": "80Gi",
+                        "requestPolicy": {
+                            "default": "40Gi",
+                            "validRange": {"min": "1Gi", "max": "80Gi", "step": "1Gi"},
+                        },
+                    }
+                },
+            }
+        ]
+    }
+]
+
+
+@pytest.mark.parametrize("layout", [PARTITIONS, SHARED], ids=["partitions", "shared"])
+def test_recorded_slices_are_scheduled(cluster, peer, tmp_path, layout):
+    """Two pods fit: two of three partitions have counters, and a pod gets half of a shared device.
+
+    The third pod waits until one of them is deleted.
+    """
+    slices = [
+        {
+            "metadata": {"name": f"{index}-worker"},
+            "spec": {
+                "driver": driver_of(peer),
+                "nodeName": "worker",
+                "pool": {"name": "worker", "generation": 4, "resourceSliceCount": len(layout)},
+                **part,
+            },
+        }
+        for index, part in enumerate(layout)
+    ]
+    file = tmp_path / "slices.json"
+    file.write_text(json.dumps(slices))
+    (node,) = join(cluster, peer, 1, drivers=recorded_layouts(str(file)))
+    query = {"fieldSelector": f"spec.nodeName={node.name}"}
+
+    def published():
+        found = peer.request("GET", f"{RESOURCES}/resourceslices", query=query)["items"]
+        return sorted(found, key=lambda each: "devices" in each["spec"])
+
+    peer.wait(lambda: len(published()) == len(layout))
+    for found, part in zip(published(), layout, strict=True):
+        assert {key: found["spec"][key] for key in part} == part
+        assert found["spec"]["pool"]["name"] == node.name
+    for name in "abc":
+        claimed(peer, name)
+
+    def in_phase(phase):
+        return [
+            each["metadata"]["name"] for each in peer.pods() if each["status"]["phase"] == phase
+        ]
+
+    peer.wait(lambda: len(in_phase("Running")) == 2)
+    (waiting,) = in_phase("Pending")
+    peer.delete(in_phase("Running")[0])
+    peer.phase(waiting, "Running")
+
+
+@pytest.fixture
+def controlled(peer, tmp_path):
+    """Start ``join --control`` with one node. Return a function that runs ``ctl nodes`` on it, and
+    the file with the warnings of ``join``."""
+    create_class(peer)
+    command = [COMMAND, "join", "--kubeconfig", peer.kubeconfig, "--prefix", peer.name]
+    command += ["--nodes", "1", "--label", f"group={peer.name}", "--root", tmp_path / "root"]
+    command += ["--control", "--simulate-driver", f"{driver_of(peer)}=2"]
+
+    def ctl(action, *words):
+        run = [COMMAND, "ctl", "nodes", action, f"{peer.name}-0", driver_of(peer), *words]
+        run += ["--control", tmp_path / "root"]
+        done = subprocess.run(list(map(str, run)), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    warnings = tmp_path / "warnings"
+    with (
+        warnings.open("w") as file,
+        subprocess.Popen(
+            list(map(str, command)), stdout=file, stderr=file, start_new_session=True
+        ) as process,
+    ):
+        try:
+            peer.ready(f"{peer.name}-0")
+            yield ctl, warnings
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+
+
+def test_control_api_sets_the_faults_of_drivers(controlled, peer):
+    ctl, warnings = controlled
+    ctl("fail-prepare", "--times", "1")
+    claimed(peer, "a")
+    assert "prepare fails" in event(peer, PREPARE)
+    assert peer.get("a")["status"]["phase"] == "Pending"
+    peer.delete("a")
+    peer.gone("a")
+    ctl("delay-prepare", "3")
+    claimed(peer, "b")
+    status = peer.phase("b", "Running")["status"]
+    (container,) = status["containerStatuses"]
+    assert container["state"]["running"]["startedAt"] > status["startTime"]
+    ctl("fail-unprepare")
+    peer.delete("b")
+    peer.wait(lambda: "unprepare fails" in warnings.read_text())
+    assert peer.get("b")["status"]["phase"] == "Running"
+    ctl("fail-unprepare", "--off")
+    peer.gone("b")
+    peer.wait(lambda: not claims(peer))

@@ -48,6 +48,10 @@ def test_pods_run_wait_and_are_deleted(cluster, peer):
     assert condition(running, "Ready")["status"] == "True"
     (container,) = running["status"]["containerStatuses"]
     assert container["ready"] and container["state"]["running"]["startedAt"]
+    info = peer.request("GET", node_path(node.name))["status"]["nodeInfo"]
+    runtime = info["containerRuntimeVersion"].partition("://")[0]
+    assert container["containerID"].partition("://")[0] == runtime == "containerd"
+    assert container["imageID"].startswith("sha256:")
     (resource,) = container["allocatedResourcesStatus"]
     assert resource["name"] == GPU
     assert resource["resources"][0]["health"] == "Healthy"

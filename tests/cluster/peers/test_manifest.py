@@ -12,6 +12,7 @@ from devicemanager.client import api as api_module
 from devicemanager.client.api import node_path
 from devicemanager.client.errors import Conflict, NotFound
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions, NodeSpecs
+from devicemanager.cluster.driver_layouts import simulated_driver
 from devicemanager.testing import pod_manifest
 from tests.paths import ROOT
 
@@ -352,6 +353,43 @@ def test_strict_needs_no_permission_of_the_role(grant, peer, control_plane):
     with pytest.raises(NotFound):
         peer.request("GET", node_path(node.name))
     assert not warnings
+
+
+def rules_of(kind, name):
+    """Return the rules of a role in the manifest, as ``grant`` expects them."""
+    (role,) = (
+        each
+        for each in yaml.safe_load_all(MANIFEST.read_text())
+        if (each["kind"], each["metadata"]["name"]) == (kind, name)
+    )
+    return [
+        (group, resource, rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    ]
+
+
+def test_only_nodes_with_drivers_need_the_permissions_for_dra(grant, peer, control_plane):
+    if peer.minor < 34:
+        pytest.skip("resource.k8s.io/v1 exists since 1.34")
+    user, name = "without-dra", "devicemanager-join"
+    grant(*rules_of("ClusterRole", name), *rules_of("Role", name), user=user)
+    warnings = []
+    drivers = (simulated_driver(f"{peer.name}.example.com", [None]),)
+    with Cluster.connect(control_plane.kubeconfig_of(user), warn=warnings.append) as cluster:
+        (node,) = join(cluster, peer)
+        peer.pod("a")
+        peer.phase("a", "Running")
+        cluster.leave([node.name])
+        with pytest.raises(ClusterError, match="missing permissions: create resourceslices"):
+            join(cluster, peer, drivers=drivers)
+        grant(*rules_of("ClusterRole", f"{name}-dra"), user=user)
+        (node,) = join(cluster, peer, drivers=drivers)
+        query = {"fieldSelector": f"spec.nodeName={node.name}"}
+        path = "/apis/resource.k8s.io/v1/resourceslices"
+        peer.wait(lambda: peer.request("GET", path, query=query)["items"])
+    assert not [line for line in warnings if "forbidden" in line]
 
 
 def annotate(peer, node, text):

@@ -45,7 +45,7 @@ def test_nodes_of_a_live_process_are_not_taken_over(cluster, peer):
     change = {"metadata": {"annotations": {HOLDER: "elsewhere/7"}}}
     peer.request("PATCH", lease, change, patch="merge")
     with Cluster.connect(peer.kubeconfig) as second:
-        with pytest.raises(ClusterError, match="process 7 on elsewhere runs them"):
+        with pytest.raises(ClusterError, match="process 7 on elsewhere runs the existing node"):
             second.check([node.name])
         assert second.check([node.name], take_over=True).existing == {node.name}
 
