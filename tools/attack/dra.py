@@ -26,6 +26,9 @@ from tools.attack.model import Hostile, Limits, Target
 from tools.attack.plugins import LIMIT, cut, field, filled
 
 _SECONDS = 8.0
+_HANG_SECONDS = 30.0
+"""Time of a call without a response. It must exceed the limit of an admission, also on a busy
+machine."""
 _PODS = 8
 _FEW_PODS = 2
 """Number of pods with responses of 4 MiB. Without a limit, each of them uses a gigabyte."""
@@ -107,7 +110,7 @@ def _hang(target: Target) -> None:
 
     with _driver(target, prepare=prepare) as driver:
         driver.wait_for_preparations(1)
-        time.sleep(_SECONDS)
+        time.sleep(_HANG_SECONDS)
 
 
 # -- registrations ---------------------------------------------------------------------
