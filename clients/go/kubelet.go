@@ -177,8 +177,16 @@ func (k *Kubelet) PodResourcesSocket() string {
 // before the kubelet stops. If the test fails, its log shows what the command has printed.
 func (k *Kubelet) Command(name string, arguments ...string) *exec.Cmd {
 	k.t.Helper()
+	return k.CommandWith(nil, name, arguments...)
+}
+
+// CommandWith is Command with options of `devicemanager exec`: "--dev", "--sys" and "--cdi", each
+// followed by a directory that stands for hardware that the machine does not have.
+func (k *Kubelet) CommandWith(options []string, name string, arguments ...string) *exec.Cmd {
+	k.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	words := append([]string{"exec", "--root", k.root, "--", name}, arguments...)
+	words := append([]string{"exec", "--root", k.root}, options...)
+	words = append(append(words, "--", name), arguments...)
 	command := exec.CommandContext(ctx, program(), words...)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = stopTimeout

@@ -50,6 +50,20 @@ func TestCommandWithFixedPath(t *testing.T) {
 	kubelet.WaitForResource(Resource, 2)
 }
 
+// A file in the directory that stands for /sys is a card that this machine does not have.
+func TestCommandWithHardware(t *testing.T) {
+	kubelet := mockkubelet.Start(t)
+	sys := t.TempDir()
+	if err := os.WriteFile(filepath.Join(sys, "model"), []byte("v1"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command := kubelet.CommandWith([]string{"--sys", sys}, "cat", "/sys/model")
+	command.Stdout = nil
+	if model, err := command.Output(); err != nil || string(model) != "v1" {
+		t.Errorf("%q, %v", model, err)
+	}
+}
+
 func TestChecksOfHealth(t *testing.T) {
 	options := []string{
 		"--at-node-paths", "--only", "W07", "--only", "W08", "--limit", "settle_seconds=0.2",
