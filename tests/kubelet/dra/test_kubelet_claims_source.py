@@ -139,14 +139,22 @@ def test_missing_kubeconfig_is_one_line(directory):
         MockKubelet(directory, Settings(kubeconfig=directory / "no")).start()
 
 
-def test_end_of_a_pod_does_not_wait_for_the_call_that_prepares_its_claims(node):
+def test_end_of_a_pod_does_not_wait_for_the_call_that_prepares_its_claims(node, monkeypatch):
     driver, kubelet = node.driver(), node.kubelet
     driver.faults.hang_after = True
+    hanging, hang = threading.Event(), driver._hang
+
+    def noted(context):
+        hanging.set()
+        hang(context)
+
+    monkeypatch.setattr(driver, "_hang", noted)
     admitting = threading.Thread(
         target=lambda: kubelet.admit(pod(), claims=claim("gpu", "gpu-0")), daemon=True
     )
     admitting.start()
-    kubelet.wait_for(lambda: bool(driver.prepared))
+    # Only now the fault has been read: the claims are prepared a moment earlier.
+    assert hanging.wait(60)
     driver.faults.hang_after = False
     kubelet.terminate("uid-train")
     assert not kubelet.has_pod("uid-train")
