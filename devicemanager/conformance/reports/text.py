@@ -30,7 +30,7 @@ def explain(verdict: Verdict) -> str:
         f"  check:     {check.severity.value} {check.title}",
         f"  steps:     {check.does}",
         f"  expected:  {check.expects}",
-        f"  on a node: {check.production}",
+        f"  on a node: {verdict.production}",
         *(f"  source:    {link}" for link in check.links),
     ]
     if verdict.reproduce:
@@ -57,7 +57,7 @@ def name_cause(number: int, cause: Cause) -> str:
     """Return a cause of failures as three lines of text."""
     verdict = cause.verdict
     check = verdict.check
-    where = f"     on a node: {check.production}"
+    where = f"     on a node: {verdict.production}"
     if cause.effects:
         where += f"; also fails: {_ids(cause.effects)}"
     if cause.skipped:
@@ -136,7 +136,7 @@ def _section(verdict: Verdict) -> list[str]:
         "",
         f"- seen: {_escaped(verdict.seen)}",
         f"- expected: {_escaped(check.expects)}",
-        f"- on a node: {_escaped(check.production)}",
+        f"- on a node: {_escaped(verdict.production)}",
         *(f"- <{link}>" for link in check.links),
         f"- repeat: {_escaped(verdict.reproduce)}",
     ]
