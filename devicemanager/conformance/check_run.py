@@ -157,7 +157,7 @@ class CheckRun(SuiteRun):
         Without ``resource``, use the first resource.
         """
         socket = self.observed.socket(resource or self.resource)
-        with contextlib.closing(PluginClient(socket)) as client:
+        with contextlib.closing(PluginClient(socket, self.step)) as client:
             yield client
 
     def clients_with_devices(self) -> Iterator[tuple[str, PluginClient]]:

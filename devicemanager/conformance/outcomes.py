@@ -10,6 +10,7 @@ import attrs
 from devicemanager.core.errors import DeviceManagerError
 
 __all__ = [
+    "RESTART",
     "CheckError",
     "Failed",
     "Line",
@@ -106,6 +107,10 @@ class Skipped(Exception):
         self.cause = cause
         """ID of the check that reports the problem because of which this check cannot run. The
         report names it unless it passed or was skipped."""
+
+
+RESTART = "restart the kubelet"
+"""Text of the line for a restart."""
 
 
 @attrs.frozen

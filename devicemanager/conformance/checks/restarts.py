@@ -55,9 +55,14 @@ def k02(run: CheckRun) -> str:
     # A plugin that registers a second time does so within a moment.
     run.settle()
     for resource in run.resources:
-        count = len(run.observed.registrations(since, resource))
+        calls = run.observed.registrations(since, resource)
+        count = len(calls)
         # Older kubelets leak a connection for each unnecessary registration.
         if count > 1:
+            for call in calls[1:]:
+                run.timeline.step(
+                    f"not expected: {resource} registers again (call {call.number})", call.time
+                )
             raise Failed(
                 f"{resource} was registered {count} times after restart {number}",
                 symptom="older kubelets leak a connection with each restart; newer ones reject "

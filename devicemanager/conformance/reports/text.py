@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from json import dumps
 
-from devicemanager.conformance.outcomes import Line, Outcome, Profile
+from devicemanager.conformance.outcomes import RESTART, Line, Outcome, Profile
 from devicemanager.conformance.report import Cause, Report, Verdict
 from devicemanager.conformance.reports.folding import fold
-from devicemanager.core.printable import printable
+from devicemanager.core.printable import counted, printable
 
 __all__ = [
     "explain",
@@ -20,6 +20,8 @@ __all__ = [
     "render_markdown",
     "timeline_lines",
 ]
+
+_SHOWN_RESTARTS = 2
 
 
 def explain(verdict: Verdict) -> str:
@@ -45,7 +47,15 @@ def explain(verdict: Verdict) -> str:
 
 
 def timeline_lines(timeline: Sequence[Line]) -> Iterator[str]:
-    """Iterate over a timeline as lines of text, with repeated lines folded."""
+    """Iterate over a timeline as lines of text, with repeated lines folded. Of many restarts of the
+    kubelet, only the last ones are shown."""
+    restarts = [place for place, line in enumerate(timeline) if line.text == RESTART]
+    if len(restarts) > _SHOWN_RESTARTS:
+        first, last = restarts[0], restarts[-_SHOWN_RESTARTS]
+        yield from timeline_lines(timeline[:first])
+        count = len(restarts) - _SHOWN_RESTARTS
+        yield f"{'':19} ({last - first} lines of {counted(count, 'earlier restart')})"
+        timeline = timeline[last:]
     for line in fold(timeline, lambda line: f"{line.source} {line.text}"):
         if isinstance(line, str):
             yield f"{'':19} {line}"
