@@ -401,10 +401,15 @@ class _Progress:
             print_verdict(verdict, work)
 
     def end(self, report: Report) -> None:
-        from devicemanager.conformance import Outcome
+        from devicemanager.conformance import Outcome, Severity
         from devicemanager.conformance.reports.text import explain, name_cause
 
-        for verdict in (*report.of(Outcome.WARN), *report.failed()):
+        severities = list(Severity)
+        failed, warned = (
+            sorted(verdicts, key=lambda each: severities.index(each.check.severity))
+            for verdicts in (report.failed(), report.of(Outcome.WARN))
+        )
+        for verdict in (*failed, *warned):
             print(f"\n{explain(verdict)}")
         if report.causes:
             print("\ncauses of the failures, the most severe first:")

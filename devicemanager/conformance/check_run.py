@@ -69,24 +69,40 @@ class CheckRun(SuiteRun):
             return (health == "Healthy") == healthy
 
         state = "healthy" if healthy else "unhealthy or missing"
-        what = f"with {id_} {state} after {hook} of {id_}{when}"
-        return self.wait_list(since, shows_it, self.limits.refresh_seconds, what)
+        after = f"{hook} of {id_}{when}"
+        what = f"with {id_} {state} after {after}"
+        try:
+            return self.wait_list(since, shows_it, self.limits.refresh_seconds, what)
+        except Failed as failed:
+            raise Failed(self.silence_since(since, after) or str(failed)) from None
 
-    def assume_broken(self, id_: str) -> None:
+    def silence_since(self, since: Mark, after: str) -> str:
+        """Return a text for a plugin that has sent no device list of the first resource for
+        ``refresh_seconds`` since the mark. Empty if there is a list. ``after`` names the change
+        that a list must show."""
+        if self.observed.lists(self.resource, since):
+            return ""
+        within = f"within {self.limits.refresh_seconds:g} s after {after}"
+        before = self.observed.lists(self.resource, EVER)[-1:]
+        if all(call.stream_message == 1 for call in before):
+            return f"the plugin sent no device list after the first one: none came {within}"
+        return f"the plugin sent no device list {within}"
+
+    def assume_broken(self, id_: str, when: str = "") -> None:
         """Break a device as a precondition of a check. Raises Skipped if no device list shows the
         change."""
         try:
-            self.break_device(id_)
+            self.break_device(id_, when)
         except Failed as failed:
-            raise Skipped(f"{failed}: see check W07") from None
+            raise Skipped(str(failed), cause="W07") from None
 
-    def assume_recovered(self, id_: str) -> None:
+    def assume_recovered(self, id_: str, when: str = "") -> None:
         """Recover a device as a precondition of a check. Raises Skipped if no device list shows the
         change."""
         try:
-            self.recover_device(id_)
+            self.recover_device(id_, when)
         except Failed as failed:
-            raise Skipped(f"{failed}: see check W08") from None
+            raise Skipped(str(failed), cause="W08") from None
 
     # -- the plugin, as the kubelet and a client see it -----------------------------------
 
@@ -141,7 +157,7 @@ class CheckRun(SuiteRun):
         Without ``resource``, use the first resource.
         """
         socket = self.observed.socket(resource or self.resource)
-        with contextlib.closing(PluginClient(socket)) as client:
+        with contextlib.closing(PluginClient(socket, self.step)) as client:
             yield client
 
     def clients_with_devices(self) -> Iterator[tuple[str, PluginClient]]:

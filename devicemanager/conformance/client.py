@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from devicemanager.conformance.outcomes import Failed
+from devicemanager.core.printable import listed
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
@@ -19,6 +21,7 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 __all__ = ["CallFailed", "ListStream", "PluginClient", "rejection"]
 
 _SECONDS = 30.0
+_SHOWN_IDS, _SHOWN_CHARACTERS = 8, 200
 # Long enough for the request to arrive, and short enough for most plugins to still work on it.
 _IN_FLIGHT_SECONDS = 0.02
 # No limit for received device lists: check W10 reports lists that are too large for a kubelet.
@@ -101,9 +104,13 @@ class ListStream:
 
 class PluginClient:
     """Connection to a plugin's socket, with one method per call. Each method raises CallFailed if
-    the call fails."""
+    the call fails.
 
-    def __init__(self, path: Path) -> None:
+    ``on_call`` gets a line of text about each call that has ended, except streams.
+    """
+
+    def __init__(self, path: Path, on_call: Callable[[str], object] = lambda text: None) -> None:
+        self._on_call = on_call
         self._channel = grpc.insecure_channel(sockets.target(path), _OPTIONS)
         self._stub = dp_grpc.DevicePluginStub(self._channel)
 
@@ -119,7 +126,9 @@ class PluginClient:
         container."""
         requests = [dp.ContainerAllocateRequest(devices_ids=list(ids)) for ids in containers]
         message = dp.AllocateRequest(container_requests=requests)
-        response: dp.AllocateResponse = self._call("Allocate", message, seconds)
+        response: dp.AllocateResponse = self._call(
+            "Allocate", message, seconds, [id_ for each in requests for id_ in each.devices_ids]
+        )
         return response
 
     def abandon_allocate(self, ids: Iterable[str]) -> None:
@@ -145,13 +154,14 @@ class PluginClient:
             for available, must, size in containers
         ]
         message = dp.PreferredAllocationRequest(container_requests=requests)
-        response = self._call("GetPreferredAllocation", message, seconds)
+        ids = [id_ for available, _, _ in containers for id_ in available]
+        response = self._call("GetPreferredAllocation", message, seconds, ids)
         return [list(each.deviceIDs) for each in response.container_responses]
 
     def pre_start(self, ids: Iterable[str], seconds: float = _SECONDS) -> None:
         """Call PreStartContainer for these device IDs."""
         message = dp.PreStartContainerRequest(devices_ids=list(ids))
-        self._call("PreStartContainer", message, seconds)
+        self._call("PreStartContainer", message, seconds, message.devices_ids)
 
     def watch(self) -> closing[ListStream]:
         """Open a ListAndWatch stream for use in a with block. The end of the block cancels the
@@ -164,18 +174,26 @@ class PluginClient:
         call = self._channel.unary_unary(
             method, request_serializer=bytes, response_deserializer=bytes
         )
-        try:
-            return bytes(call(request, timeout=seconds))
-        except grpc.RpcError as error:
-            raise CallFailed(method.rpartition("/")[2], error) from None
+        rpc = method.rpartition("/")[2]
+        return bytes(self._made(rpc, method, partial(call, request, timeout=seconds)))
 
     def close(self) -> None:
         """Close the connection and all its streams."""
         self._channel.close()
 
-    def _call(self, rpc: str, request: Any, seconds: float) -> Any:
+    def _call(self, rpc: str, request: Any, seconds: float, ids: Sequence[str] = ()) -> Any:
+        # Wait for the connection: a plugin that has just registered may not accept it yet.
+        call = partial(getattr(self._stub, rpc), request, timeout=seconds, wait_for_ready=True)
+        return self._made(rpc, f"{rpc} {listed(ids, _SHOWN_IDS)}".rstrip(), call)
+
+    def _made(self, rpc: str, what: str, call: Callable[[], Any]) -> Any:
+        """Make a call and return its response. ``what`` names it in the line for ``on_call``."""
+        begin, outcome = time.monotonic(), "OK"
         try:
-            # Wait for the connection: a plugin that has just registered may not accept it yet.
-            return getattr(self._stub, rpc)(request, timeout=seconds, wait_for_ready=True)
+            return call()
         except grpc.RpcError as error:
-            raise CallFailed(rpc, error) from None
+            failed = CallFailed(rpc, error)
+            outcome = f"{failed.code}: {failed.details[:_SHOWN_CHARACTERS]}"
+            raise failed from None
+        finally:
+            self._on_call(f"call {what}: {outcome} after {time.monotonic() - begin:.3f} s")

@@ -6,6 +6,7 @@ the message of one ListAndWatch response.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -164,15 +165,17 @@ class Timeline:
     def __init__(self, kubelet: MockKubelet, processes: Sequence[PluginProcess]) -> None:
         self._kubelet = kubelet
         self._processes = processes
-        self._steps: list[Line] = []
+        # Some checks make thousands of calls.
+        self._steps: deque[Line] = deque(maxlen=_TIMELINE_LINES)
         self._mark = kubelet.mark()
         self._began = kubelet.clock.time()
         # The output of a process may begin before this check, so store the number of earlier lines.
         self._old_lines = {process: len(process.output()) for process in processes}
 
-    def step(self, text: str) -> None:
-        """Add a line about what the suite does."""
-        self._steps.append(self._line(self._kubelet.clock.time(), "suite", printable(text)))
+    def step(self, text: str, time: float | None = None) -> None:
+        """Add a line about what the suite does now, or has noticed about an earlier time."""
+        time = self._kubelet.clock.time() if time is None else time
+        self._steps.append(self._line(time, "suite", printable(text)))
 
     def lines(self) -> tuple[Line, ...]:
         """Return the latest lines about steps, events and calls, sorted by time."""
@@ -183,8 +186,10 @@ class Timeline:
         for call in self._kubelet.calls(since=self._mark):
             lines.append(self._line(call.time, "call", str(call)))
         for begun in self._kubelet.calls.in_progress:
-            text = f"{begun.rpc} {begun.resource} ({begun.plugin}): in progress"
-            lines.append(self._line(begun.time, "call", text))
+            # Streams that an earlier check has opened on this stage say nothing about this check.
+            if begun.time >= self._began:
+                text = f"{begun.rpc} {begun.resource} ({begun.plugin}): in progress"
+                lines.append(self._line(begun.time, "call", text))
         lines.sort(key=lambda line: line.time)
         return tuple(lines[-_TIMELINE_LINES:])
 

@@ -10,6 +10,7 @@ import attrs
 from devicemanager.core.errors import DeviceManagerError
 
 __all__ = [
+    "RESTART",
     "CheckError",
     "Failed",
     "Line",
@@ -80,6 +81,13 @@ class Failed(AssertionError):
     """Exception of a check whose expectation the plugin does not meet. The text says what was
     seen."""
 
+    def __init__(self, text: str = "", *, cause: str = "", symptom: str = "") -> None:
+        super().__init__(text)
+        self.cause = cause
+        """ID of a check. If it failed in the same run, this check is skipped, and refers to it."""
+        self.symptom = symptom
+        """Symptom on a node, if that of the check (``Check.production``) does not fit."""
+
 
 class Lost(Failed):
     """Failure of a check because the plugin did not register, or did not register again."""
@@ -93,6 +101,16 @@ class Warned(AssertionError):
 class Skipped(Exception):
     """Exception of a check that does not apply to the plugin or cannot run here. The text has the
     reason."""
+
+    def __init__(self, text: str = "", *, cause: str = "") -> None:
+        super().__init__(text)
+        self.cause = cause
+        """ID of the check that reports the problem because of which this check cannot run. The
+        report names it unless it passed or was skipped."""
+
+
+RESTART = "restart the kubelet"
+"""Text of the line for a restart."""
 
 
 @attrs.frozen

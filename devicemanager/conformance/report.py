@@ -52,6 +52,13 @@ class Verdict:
     """ID of the failed check that is the reason for this skip; empty for other verdicts."""
     needs: tuple[str, ...] = ()
     """What the run lacks for a skipped check, such as ``hook reset`` or ``option --reboot``."""
+    symptom: str = ""
+    """Symptom on a node, if that of the check does not fit what was seen."""
+
+    @property
+    def production(self) -> str:
+        """Symptom on a node whose plugin fails like this."""
+        return self.symptom or self.check.production
 
     def data(self) -> dict[str, Any]:
         """Return the verdict as JSON data, as described in docs/json.md."""
@@ -64,7 +71,7 @@ class Verdict:
             "seen": self.seen,
             "does": check.does,
             "expects": check.expects,
-            "production": check.production,
+            "production": self.production,
             "links": list(check.links),
             "seconds": round(self.seconds, 3),
             "timeline": [attrs.asdict(line) for line in self.timeline],

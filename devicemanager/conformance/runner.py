@@ -21,6 +21,9 @@ Some cases need care:
 * If a check fails, later checks may fail for the same reason (``Check.repeats``). They wait for its
   verdict, and are skipped after a failure. Lanes are ordered so that a check begins before those
   that wait for it. A lane that need not wait begins before a lane that must wait.
+* A check may find that it cannot run because of a problem that another check reports (``cause`` of
+  Skipped and Failed). Its verdict is published after all checks, when the verdict of the other
+  check is known. The text then names a check only if that check failed, or was not selected.
 * On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
   again on a new stage, and only that result counts. After a failure, the next check gets a new
   stage, too.
@@ -35,7 +38,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import attrs
@@ -85,6 +88,9 @@ class _Result:
     """How the plugin exited during a check that does not stop it; otherwise empty."""
     timeline: tuple[Line, ...] = ()
     output: tuple[str, ...] = ()
+    cause: str = ""
+    """ID of the check that may report the reason of this result; see ``Failed`` and ``Skipped``."""
+    symptom: str = ""
 
 
 _BAD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR)
@@ -166,6 +172,9 @@ class _Runner:
     """Number of devices by resource. Empty while it is not known."""
     _causes: dict[str, str] = attrs.field(factory=dict)
     """ID of the check that shows the cause, by ID of a check that failed or was skipped."""
+    _supposed: dict[str, str] = attrs.field(factory=dict)
+    """ID of the check that may report the cause, by ID of a check whose verdict is not published
+    yet."""
     _decided: dict[str, threading.Event] = attrs.field(factory=dict)
     """Events by ID, of checks whose failure other checks may repeat. An event is set when its check
     has ended."""
@@ -230,6 +239,7 @@ class _Runner:
         with ThreadPoolExecutor(workers, thread_name_prefix="check") as pool:
             for found in pool.map(work, range(workers)):
                 verdicts += found
+        verdicts = self._completed(verdicts)
         # Verdicts come in any order. The report has them in the order of the checks.
         order = {each.id: place for place, each in enumerate(checks)}
         return tuple(sorted(verdicts, key=lambda verdict: order[verdict.check.id]))
@@ -513,15 +523,16 @@ class _Runner:
         return attrs.evolve(result, seconds=time.monotonic() - begin)
 
     def _judge_one(self, check: Check, run: SuiteRun) -> _Result:
-        is_lost = False
+        is_lost, cause, symptom = False, "", ""
         try:
             outcome, seen = Outcome.PASS, check.run(run) or ""
         except Failed as failed:
             outcome, seen, is_lost = _failure(check), str(failed), isinstance(failed, Lost)
+            cause, symptom = failed.cause, failed.symptom
         except Warned as warned:
             outcome, seen = Outcome.WARN, str(warned)
         except Skipped as skipped:
-            outcome, seen = Outcome.SKIP, str(skipped)
+            outcome, seen, cause = Outcome.SKIP, str(skipped), skipped.cause
         except CallFailed as failed:
             outcome, seen = _failure(check), f"a call that should succeed: {failed}"
         except ProcessEnded:
@@ -532,12 +543,19 @@ class _Runner:
         is_shared = check.scene is Scene.REGISTERED and check.needs_registration
         if is_shared and outcome in (Outcome.PASS, Outcome.SKIP) and run.plugin.has_crashed:
             how = run.plugin.exit_text()
-            outcome, seen = _failure(check), f"the {run.kind} exited during the check: {how}"
-        return _result(outcome, seen, run, is_lost=is_lost)
+            outcome, seen, cause = (
+                _failure(check),
+                f"the {run.kind} exited during the check: {how}",
+                "",
+            )
+        result = _result(outcome, seen, run, is_lost=is_lost)
+        return attrs.evolve(result, cause=cause, symptom=symptom)
 
     def _verdict(self, check: Check, result: _Result) -> Verdict:
-        """Create a verdict and pass it to ``on_verdict``. Raises CheckError if the plugin's command
-        does not exist."""
+        """Create a verdict and pass it to ``on_verdict``, unless it depends on another verdict.
+
+        Raises CheckError if the plugin's command does not exist.
+        """
         # Test this even if the check passed: the check may have expected an exit.
         if result.run.plugin.could_not_start:
             self._check_command()
@@ -555,12 +573,27 @@ class _Runner:
             result.timeline,
             result.output,
             self.reproduce(check),
+            symptom=result.symptom,
         )
-        self._publish(verdict)
+        if result.cause and outcome is not Outcome.WAIVED:
+            self._supposed[check.id] = result.cause
+        else:
+            self._publish(verdict)
         # Set before the lane ends, for later checks of the same lane.
         if check.id in self._decided:
             self._decided[check.id].set()
         return verdict
+
+    def _completed(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """Return all verdicts, and publish those that depend on another verdict."""
+        known = {each.check.id: each for each in verdicts}
+        completed = []
+        for verdict in verdicts:
+            if supposed := self._supposed.get(verdict.check.id):
+                verdict = with_cause(verdict, supposed, known)
+                self._publish(verdict)
+            completed.append(verdict)
+        return completed
 
     def _publish(self, verdict: Verdict) -> None:
         with self._publishing:
@@ -623,8 +656,37 @@ def in_order(checks: Sequence[Check]) -> list[Check]:
     return sorted(checks, key=place)
 
 
+def with_cause(verdict: Verdict, supposed: str, known: Mapping[str, Verdict]) -> Verdict:
+    """Return the verdict of a check whose problem the check ``supposed`` may report.
+
+    If that check has failed, the result is a skipped check that refers to it. If it was not
+    selected, a skipped check refers to it, too. Otherwise the verdict does not change. ``known``
+    are all verdicts by ID.
+    """
+    other = known.get(supposed)
+    if other is None:
+        if verdict.outcome is not Outcome.SKIP:
+            return verdict
+        return attrs.evolve(verdict, seen=_referring(verdict.seen, supposed))
+    has_failed = other.outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.WAIVED)
+    cause = supposed if has_failed else other.cause
+    if not cause:
+        return verdict
+    return Verdict(
+        verdict.check,
+        Outcome.SKIP,
+        _referring(verdict.seen, cause),
+        verdict.seconds,
+        cause=cause,
+    )
+
+
 def _repeats(cause: str) -> str:
-    return f"would repeat a failure: see check {cause}"
+    return _referring("would repeat a failure", cause)
+
+
+def _referring(reason: str, cause: str) -> str:
+    return f"{reason}: see check {cause}"
 
 
 def _failure(check: Check) -> Outcome:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.observations import Timeline
-from devicemanager.conformance.outcomes import Failed, Warned
+from devicemanager.conformance.outcomes import RESTART, Failed, Warned
 from devicemanager.conformance.stage import Stage
 from devicemanager.core.printable import printable
 from devicemanager.events.calls import Mark
@@ -163,7 +163,7 @@ class SuiteRun(ABC):
         """Restart the kubelet as on a node: close connections, delete the sockets of plugins, and
         create a new kubelet.sock. Return a mark for the moment before the restart."""
         since = self.kubelet.mark()
-        self.step("restart the kubelet")
+        self.step(RESTART)
         self.kubelet.restart()
         return since
 

@@ -92,8 +92,9 @@ def test_kubelet_asks_for_the_plugin_info_again() -> None:
 def test_stream_that_ends_by_itself_says_nothing_about_a_second_one() -> None:
     check_run: Any = Run(ended_streams=lambda resource: ["its end"])
     check_run.start = lambda: None
-    with pytest.raises(Skipped, match="see check W02"):
+    with pytest.raises(Skipped, match="ended the ListAndWatch stream") as raised:
         listandwatch.w11.run(check_run)
+    assert raised.value.cause == "W02"
 
 
 def test_only_healthy_devices_are_removed() -> None:

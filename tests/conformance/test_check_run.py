@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +10,11 @@ import attrs
 import grpc
 import pytest
 
-from devicemanager.conformance import Limits
+from devicemanager.conformance import Check, Limits
 from devicemanager.conformance.check_run import CheckRun
-from devicemanager.conformance.checks.listandwatch import w10
+from devicemanager.conformance.checks import lifecycle
+from devicemanager.conformance.checks.allocate import a19
+from devicemanager.conformance.checks.listandwatch import w10, w14
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from protos import deviceplugin_v1beta1 as dp
@@ -20,11 +23,19 @@ GPU = "vendor.com/gpu"
 LIMITS = Limits(start_seconds=0.0, refresh_seconds=0.0, recover_seconds=0.0, settle_seconds=0.0)
 
 
+class Anything:
+    """Client whose calls succeed."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **options: None
+
+
 class Run(CheckRun):
     """Run that records its steps and what it does to the plugin and the kubelet."""
 
     def __init__(self, *devices: dp.Device, **observed: Any) -> None:
         self.seen: list[Any] = []
+        self.is_restarted = False
         known = {
             "devices": lambda resource: [*devices],
             "lists": lambda resource, since: [],
@@ -38,7 +49,7 @@ class Run(CheckRun):
         self.timeline: Any = SimpleNamespace(step=self.seen.append)
         self.limits = LIMITS
         self.resources = (GPU,)
-        self.stage: Any = SimpleNamespace(on_wait=None)
+        self.stage: Any = SimpleNamespace(on_wait=None, device_counts={GPU: 0})
         self.kubelet: Any = SimpleNamespace(
             mark=lambda: "mark",
             start=lambda: self.seen.append("kubelet.start"),
@@ -84,24 +95,26 @@ def test_actions_are_steps_of_the_timeline() -> None:
     ]
 
 
+_SILENT = "the plugin sent no device list after the first one: none came within 0 s after"
+
+
 @pytest.mark.parametrize(
     ("do", "error", "text"),
     [
         (
             lambda run: run.break_device("a", " at once"),
             Failed,
-            "no device list with a unhealthy or missing after break-device of a at once within 0 s",
+            f"{_SILENT} break-device of a at once",
         ),
         (
             lambda run: run.assume_broken("a"),
             Skipped,
-            "no device list with a unhealthy or missing after break-device of a within 0 s: "
-            "see check W07",
+            f"{_SILENT} break-device of a",
         ),
         (
             lambda run: run.assume_recovered("a"),
             Skipped,
-            "no device list with a healthy after recover-device of a within 0 s: see check W08",
+            f"{_SILENT} recover-device of a",
         ),
         (
             lambda run: run.healthy_ids(least=3),
@@ -132,6 +145,56 @@ def test_failures_name_what_was_expected(do: Any, error: type[Exception], text: 
     with pytest.raises(error) as raised:
         do(run)
     assert str(raised.value) == text
+
+
+def test_change_that_lists_do_not_show_is_named() -> None:
+    other = SimpleNamespace(response_bytes=b"", stream_message=2)
+    run = Run(lists=lambda resource, since: [other])
+    with pytest.raises(Skipped) as raised:
+        run.assume_recovered("a", " at once")
+    text = "no device list with a healthy after recover-device of a at once within 0 s"
+    assert (str(raised.value), raised.value.cause) == (text, "W08")
+    run.observed.lists = lambda resource, since: [] if since == "mark" else [other]
+    with pytest.raises(Failed, match=r"^the plugin sent no device list within 0 s after break"):
+        run.break_device("a")
+
+
+@pytest.mark.parametrize(
+    ("check", "hook"), [(a19, "add-device"), (w14, "remove-device")], ids=["A19", "W14"]
+)
+def test_plugin_that_sends_one_list_only_has_the_bug_of_w07(check: Check, hook: str) -> None:
+    """The hook is not the cause, and the symptom is that of one list."""
+    run = Run(dp.Device(ID="a", health="Healthy"), is_registered=lambda since, resources: True)
+    run.plugin.process = SimpleNamespace(is_running=True)
+    run.client = lambda: contextlib.nullcontext(Anything())  # type: ignore[method-assign]
+    with pytest.raises(Failed) as raised:
+        check.run(run)
+    assert str(raised.value) == f"{_SILENT} {hook}"
+    assert raised.value.cause == "W07"
+    assert raised.value.symptom == "the node keeps the devices of the first list"
+    listed = SimpleNamespace(response_bytes=b"", stream_message=2, time=0.0)
+    run.observed.lists = lambda resource, since: [listed]
+    with pytest.raises(Failed) as raised:
+        check.run(run)
+    assert raised.value.cause == "" and "device" in str(raised.value)
+
+
+def test_l07_does_not_blame_a_user_namespace_for_a_missing_registration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lifecycle, "why_inotify_cannot_be_limited", str)
+    run = Run(is_registered=lambda since, resources: not run.is_restarted)
+    run.plugin.usage = lambda: SimpleNamespace(inotify=0)
+
+    def restart() -> None:
+        run.is_restarted = True
+
+    run.kubelet.restart = restart
+    run.kubelet.clock = SimpleNamespace(time=float)
+    with pytest.raises(Skipped) as raised:
+        lifecycle.l07.run(run)
+    text = "0 inotify instances; the plugin did not notice restart 1: no Register call within 0 s"
+    assert (str(raised.value), raised.value.cause) == (text, "K01")
 
 
 def test_failed_registration_says_what_happened_instead() -> None:

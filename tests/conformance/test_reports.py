@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import uuid
 from html.parser import HTMLParser
 from pathlib import Path
@@ -30,10 +31,11 @@ from devicemanager.conformance import (
     write,
 )
 from devicemanager.conformance.drivers import driver_checks
+from devicemanager.conformance.outcomes import RESTART
 from devicemanager.conformance.report import Cause
 from devicemanager.conformance.reports import check_place
 from devicemanager.conformance.reports.folding import fold
-from devicemanager.conformance.reports.text import explain, name_cause
+from devicemanager.conformance.reports.text import explain, name_cause, timeline_lines
 
 HOSTILE = "<script>alert(1)</script> \x1b[31m \x00 | `x` ]]> & \u202e \ud800"
 
@@ -186,6 +188,26 @@ def test_cause_has_three_lines() -> None:
 )
 def test_repeated_lines_are_folded(lines: list[str], folded: list[str]) -> None:
     assert list(fold(lines)) == folded
+
+
+def test_only_the_last_of_many_restarts_are_shown() -> None:
+    texts = ["start", *(f"{text} {n}" if text != RESTART else text for n in "abcde"
+                        for text in (RESTART, "one", "two", "three"))]  # fmt: skip
+    lines = [*timeline_lines([Line(0.0, "suite", text) for text in texts])]
+    assert [line[20:].strip() for line in lines] == [
+        "start", "(12 lines of 3 earlier restarts)",
+        RESTART, "one d", "two d", "three d", RESTART, "one e", "two e", "three e",
+    ]  # fmt: skip
+
+
+def test_failures_are_explained_before_warnings_the_most_severe_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = report(L10=Outcome.WARN, K06=Outcome.FAIL, R08=Outcome.WARN, K01=Outcome.FAIL)
+    verdicts = tuple(Verdict(each.check, each.outcome, "seen") for each in made.verdicts)
+    _Progress(True).end(attrs.evolve(made, verdicts=verdicts))
+    found = re.findall(r"^(\w\d\d) (?:fail|warn): ", capsys.readouterr().out, re.MULTILINE)
+    assert found == ["K01", "K06", "R08", "L10"]
 
 
 def test_explanation_folds_timeline_and_output() -> None:

@@ -22,6 +22,7 @@ from devicemanager.conformance import (
     PluginUnderTest,
     Scene,
     Severity,
+    Skipped,
     Stages,
     all_checks,
     check,
@@ -35,13 +36,91 @@ from devicemanager.conformance.checks.lifecycle import (
     why_inotify_cannot_be_limited,
 )
 from devicemanager.conformance.registry import addresses
+from devicemanager.conformance.report import Cause
+from devicemanager.conformance.reports.text import explain
 from devicemanager.conformance.runner import Lane, in_order, take_lane
 from devicemanager.kubelet.settings import Settings
 from podresources.sockets import MAX_PATH_BYTES
 from tests.conformance.matrix import HOOKS, RESOURCE, limits, plugin
+from tests.paths import ROOT
 from tools.conformance_page import PAGE, page
 
 SETTINGS = Settings(durability="process")
+
+
+def test_texts_name_no_other_check() -> None:
+    """The runner adds the name, because it knows whether that check has failed."""
+    for path in (ROOT / "devicemanager/conformance").glob("**/checks/*.py"):
+        assert not re.search(r"(Failed|Skipped)\([^)]*see check", path.read_text()), path
+
+
+_Z = {
+    id_: check(
+        id_,
+        Severity.MUST,
+        id_,
+        does="d",
+        expects="e",
+        production="usual",
+        scene=Scene.OWN,
+        needs_registration=False,
+    )
+    for id_ in ("Z01", "Z02")
+}
+
+
+def _raises(error: Exception | None) -> Callable[[CheckRun], None]:
+    def function(run: CheckRun) -> None:
+        if error is not None:
+            raise error
+
+    return function
+
+
+@pytest.mark.parametrize("cause", [Failed("cause"), Skipped("does not apply"), None])
+@pytest.mark.parametrize("error", [Failed, Skipped])
+def test_check_names_another_one_only_if_that_failed(
+    error: Callable[..., Exception], cause: Exception | None
+) -> None:
+    checks = [_Z["Z01"](_raises(error("odd", cause="Z02"))), _Z["Z02"](_raises(cause))]
+    published: list[str] = []
+    report = run(
+        _sleeping(resources=(RESOURCE,)),
+        checks,
+        limits=_SOON,
+        settings=SETTINGS,
+        on_verdict=lambda verdict: published.append(f"{verdict.check.id} {verdict.seen}".strip()),
+    )
+    first, _ = report.verdicts
+    has_failed = isinstance(cause, Failed)
+    alone = Outcome.FAIL if error is Failed else Outcome.SKIP
+    assert first.outcome is (Outcome.SKIP if has_failed else alone)
+    assert first.seen == ("odd: see check Z02" if has_failed else "odd")
+    assert published == [f"Z02 {cause or ''}".strip(), f"Z01 {first.seen}"]
+    causes = {each["check"]: each["skipped"] for each in map(Cause.data, report.causes)}
+    assert causes.get("Z02") == (["Z01"] if has_failed else None)
+
+
+def test_check_that_was_not_selected_is_named() -> None:
+    [verdict] = run(
+        _sleeping(resources=(RESOURCE,)),
+        [_Z["Z01"](_raises(Skipped("odd", cause="Z02")))],
+        limits=_SOON,
+        settings=SETTINGS,
+    ).verdicts
+    assert (verdict.seen, verdict.cause) == ("odd: see check Z02", "")
+
+
+def test_symptom_of_a_failure_replaces_that_of_its_check() -> None:
+    for failed, symptom in ((Failed("x", symptom="other"), "other"), (Failed("x"), "usual")):
+        [verdict] = run(
+            _sleeping(resources=(RESOURCE,)),
+            [_Z["Z01"](_raises(failed))],
+            limits=_SOON,
+            settings=SETTINGS,
+        ).verdicts
+        assert verdict.data()["production"] == symptom
+        assert f"on a node: {symptom}\n" in explain(verdict)
 
 
 def test_every_check_has_all_texts() -> None:

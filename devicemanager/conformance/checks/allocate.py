@@ -23,6 +23,7 @@ from devicemanager.conformance.checks.steps import (
     allocate_many,
     assume_allocates,
     assume_list,
+    check_sent,
 )
 from devicemanager.conformance.client import CallFailed, PluginClient, rejection
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
@@ -56,7 +57,7 @@ def _allocate(
     try:
         return _allocate_one(run, client, list(ids))
     except _WrongCount as failed:
-        raise Skipped(f"{failed}: see check A01") from None
+        raise Skipped(str(failed), cause="A01") from None
 
 
 def _allocate_one(
@@ -290,9 +291,7 @@ def a11(run: CheckRun) -> str:
     for what, response in _every_response(run):
         for device in response.devices:
             if not device.host_path.startswith("/"):
-                raise Skipped(
-                    f"{what}: {device.host_path!r} is not an absolute path: see check A10"
-                )
+                raise Skipped(f"{what}: {device.host_path!r} is not an absolute path", cause="A10")
             # The path as the plugin sees it: with --at-node-paths, it has a different view of the
             # file system.
             path = run.plugin.path(device.host_path)
@@ -512,12 +511,14 @@ def a19(run: CheckRun) -> None:
     with run.client() as client:
         assume_allocates(run, client)
     before = {device.ID for device in run.devices()}
+    since = run.kubelet.mark()
     run.hook("add-device")
 
     def added() -> set[str]:
         return {device.ID for device in run.devices()} - before
 
     if run.until(lambda: bool(added()), run.limits.refresh_seconds) is None:
+        check_sent(run, since, "add-device")
         raise Failed(
             f"no device list contains a new device within {run.limits.refresh_seconds:g} s: the "
             "hook add-device must add a device that the plugin did not have"

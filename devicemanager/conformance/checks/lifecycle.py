@@ -115,7 +115,7 @@ def l06(run: CheckRun) -> str:
             try:
                 count = allocate_many(run, client)
             except Failed as failed:
-                raise Skipped(f"{failed}: see check A07") from None
+                raise Skipped(str(failed), cause="A07") from None
             _change_often(run, id_)
             memory.append(run.plugin.usage().memory)
     growth = memory[1] / memory[0] - 1
@@ -183,6 +183,11 @@ def l07(run: CheckRun) -> str:
         raise Skipped(
             f"{seen}; a limit of inotify instances cannot be tested on this machine: {reason}"
         )
+    # With inotify first: a plugin that does not register again shows nothing about inotify.
+    try:
+        run.restart_and_wait(1)
+    except Failed as failed:
+        raise Skipped(f"{seen}; {failed}", cause="K01") from None
     run.process.stop()
     try:
         return f"{seen}; without any: {_without_inotify(run)}"

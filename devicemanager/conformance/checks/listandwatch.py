@@ -13,6 +13,7 @@ from devicemanager.conformance.checks.steps import (
     assume_allocates,
     assume_list,
     assume_new_list,
+    check_sent,
 )
 from devicemanager.conformance.observations import EVER, parsed_list
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
@@ -172,7 +173,7 @@ def w11(run: CheckRun) -> None:
     run.settle()
     for resource in run.resources:
         if run.observed.ended_streams(resource):
-            raise Skipped(f"the plugin ended the ListAndWatch stream of {resource}: see check W02")
+            raise Skipped(f"the plugin ended the ListAndWatch stream of {resource}", cause="W02")
     for resource, client in run.clients():
         since = run.kubelet.mark()
         with client.watch() as stream:
@@ -215,7 +216,8 @@ def w13(run: CheckRun) -> str:
         # Wait for each change on the kubelet's stream: otherwise the plugin may combine changes,
         # or may not have seen all of them when the memory is measured.
         for number in run.series(run.limits.changes):
-            (run.assume_recovered if number % 2 else run.assume_broken)(id_)
+            change = run.assume_recovered if number % 2 else run.assume_broken
+            change(id_, " while a second stream is open")
         run.settle()
         now = run.plugin.usage().memory
         growth = now / before - 1
@@ -231,6 +233,7 @@ def w13(run: CheckRun) -> str:
 @builtin
 def w14(run: CheckRun) -> None:
     run.start()
+    since = run.kubelet.mark()
     for device in run.devices():
         if device.health != "Unhealthy":
             run.hook("remove-device", device.ID)
@@ -243,14 +246,17 @@ def w14(run: CheckRun) -> None:
 
     # Stop waiting if the plugin exits, to report the reason of the exit instead of a timeout.
     if run.until(lambda: not healthy() or not run.process.is_running, seconds) is None:
+        check_sent(run, since, "remove-device")
         raise Failed(
             f"the device list still has {counted(healthy(), 'healthy device')} {seconds:g} s after "
-            "all devices were removed"
+            "all devices were removed",
+            symptom="removed devices stay on the node",
         )
     if run.plugin.has_exited:
         raise Failed(f"the plugin exited when it had no devices: {run.plugin.exit_text()}")
     run.hook("add-device")
     if run.until(lambda: bool(healthy()), seconds) is None:
+        check_sent(run, since, "add-device")
         raise Failed(f"no device list contains the added device within {seconds:g} s")
 
 
@@ -312,7 +318,7 @@ def _close_older_streams(run: CheckRun) -> None:
     try:
         run.restart_and_recover()
     except Failed as failed:
-        raise Skipped(f"{failed}: see check K01") from None
+        raise Skipped(str(failed), cause="K01") from None
     except Warned:
         pass
     run.settle(0.2)

@@ -42,7 +42,7 @@ def _preferred(client: PluginClient, available: list[str], must: list[str], size
 
 def _failed(request: str, error: CallFailed) -> Exception:
     if error.code == "UNIMPLEMENTED":
-        return Skipped(f"{error}: see check O02")
+        return Skipped(str(error), cause="O02")
     return Failed(f"{request}: {error}")
 
 

@@ -23,10 +23,10 @@ def _pre_start(run: CheckRun, client: PluginClient, ids: list[str], when: str) -
         client.pre_start(ids, run.limits.pre_start_seconds)
     except CallFailed as error:
         if error.code == "UNIMPLEMENTED":
-            raise Skipped(f"{error}: see check O03") from None
+            raise Skipped(str(error), cause="O03") from None
         # Every call has the same deadline.
         if error.code == "DEADLINE_EXCEEDED" and when != _FIRST_CALL:
-            raise Skipped(f"{when}: {error}: see check S01") from None
+            raise Skipped(f"{when}: {error}", cause="S01") from None
         raise Failed(f"{when}: {error}") from None
     return time.monotonic() - begin
 
@@ -52,7 +52,7 @@ def s03(run: CheckRun) -> None:
     run.process.stop()
     run.relaunch("the plugin's restart")
     if not {*ids} <= {device.ID for device in run.devices()}:
-        raise Skipped(f"the restarted plugin does not list {ids[0]}: see check K13")
+        raise Skipped(f"the restarted plugin does not list {ids[0]}", cause="K13")
     with run.client() as client:
         _pre_start(run, client, ids, "after the plugin's restart")
 

@@ -55,10 +55,19 @@ def k02(run: CheckRun) -> str:
     # A plugin that registers a second time does so within a moment.
     run.settle()
     for resource in run.resources:
-        count = len(run.observed.registrations(since, resource))
+        calls = run.observed.registrations(since, resource)
+        count = len(calls)
         # Older kubelets leak a connection for each unnecessary registration.
         if count > 1:
-            raise Failed(f"{resource} was registered {count} times after restart {number}")
+            for call in calls[1:]:
+                run.timeline.step(
+                    f"not expected: {resource} registers again (call {call.number})", call.time
+                )
+            raise Failed(
+                f"{resource} was registered {count} times after restart {number}",
+                symptom="older kubelets leak a connection with each restart; newer ones reject "
+                'Register with "device plugin already connected"',
+            )
     check_same_devices(run, before)
     return f"{counted(run.limits.restarts, 'restart')}, back after at most {longest:.2f} s"
 
@@ -307,7 +316,7 @@ def k12(run: CheckRun) -> None:
     try:
         sockets = _second_instance(run, since, before)
     except Failed as failed:
-        raise Skipped(f"{failed}: see check K11") from None
+        raise Skipped(str(failed), cause="K11") from None
     if shared := before.keys() & sockets.values():
         raise Warned(f"both instances of the plugin use the same socket {min(shared).name}")
 

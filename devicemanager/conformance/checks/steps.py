@@ -10,6 +10,7 @@ from typing import TypeAlias
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.client import CallFailed, ListStream, PluginClient
 from devicemanager.conformance.outcomes import Failed, Skipped
+from devicemanager.events.calls import Mark
 from protos import deviceplugin_v1beta1 as dp
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "assume_list",
     "assume_new_list",
     "check_same_devices",
+    "check_sent",
     "devices_by_resource",
     "pre_start_client",
     "preference_client",
@@ -71,7 +73,7 @@ def assume_allocates(run: CheckRun, client: PluginClient, resource: str | None =
     try:
         client.allocate([id_], seconds=run.limits.allocate_seconds)
     except CallFailed as error:
-        raise Skipped(f"Allocate of {id_}: {error}: see check A05") from None
+        raise Skipped(f"Allocate of {id_}: {error}", cause="A05") from None
 
 
 def assume_list(run: CheckRun, stream: ListStream) -> None:
@@ -80,7 +82,7 @@ def assume_list(run: CheckRun, stream: ListStream) -> None:
     try:
         run.first_list(stream)
     except Failed as failed:
-        raise Skipped(f"{failed}: see check W11") from None
+        raise Skipped(str(failed), cause="W11") from None
 
 
 def assume_new_list(run: CheckRun, resource: str | None = None) -> dp.ListAndWatchResponse:
@@ -88,7 +90,17 @@ def assume_new_list(run: CheckRun, resource: str | None = None) -> dp.ListAndWat
     try:
         return run.new_list(resource)
     except Failed as failed:
-        raise Skipped(f"{failed}: see check W11") from None
+        raise Skipped(str(failed), cause="W11") from None
+
+
+def check_sent(run: CheckRun, since: Mark, after: str) -> None:
+    """Raise Failed if the plugin has sent no device list since the mark, which is before a change.
+
+    If it does not report a broken device either, check W07 shows the bug. ``after`` names the
+    change.
+    """
+    if silence := run.silence_since(since, after):
+        raise Failed(silence, cause="W07", symptom="the node keeps the devices of the first list")
 
 
 def allocate_many(run: CheckRun, client: PluginClient) -> int:
@@ -164,4 +176,4 @@ def stop(run: CheckRun) -> None:
     try:
         stop_by(run, signal.SIGTERM)
     except Failed as failed:
-        raise Skipped(f"{failed}: see check L01") from None
+        raise Skipped(str(failed), cause="L01") from None

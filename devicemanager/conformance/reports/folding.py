@@ -10,7 +10,7 @@ __all__ = ["fold"]
 
 _T = TypeVar("_T")
 _NUMBER = re.compile(r"0x[0-9a-f]+|[0-9]+(\.[0-9]+)?", re.IGNORECASE)
-_LONGEST_BLOCK = 4
+_LONGEST_BLOCK = 8
 """Maximum number of lines in a block that repeats, such as the lines of one failed attempt."""
 _LEAST_REPEATS = 2
 

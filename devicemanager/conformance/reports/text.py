@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from json import dumps
 
-from devicemanager.conformance.outcomes import Line, Outcome, Profile
+from devicemanager.conformance.outcomes import RESTART, Line, Outcome, Profile
 from devicemanager.conformance.report import Cause, Report, Verdict
 from devicemanager.conformance.reports.folding import fold
-from devicemanager.core.printable import printable
+from devicemanager.core.printable import counted, printable
 
 __all__ = [
     "explain",
@@ -21,6 +21,8 @@ __all__ = [
     "timeline_lines",
 ]
 
+_SHOWN_RESTARTS = 2
+
 
 def explain(verdict: Verdict) -> str:
     """Return a verdict as lines of text, with everything needed to understand it."""
@@ -30,7 +32,7 @@ def explain(verdict: Verdict) -> str:
         f"  check:     {check.severity.value} {check.title}",
         f"  steps:     {check.does}",
         f"  expected:  {check.expects}",
-        f"  on a node: {check.production}",
+        f"  on a node: {verdict.production}",
         *(f"  source:    {link}" for link in check.links),
     ]
     if verdict.reproduce:
@@ -45,7 +47,15 @@ def explain(verdict: Verdict) -> str:
 
 
 def timeline_lines(timeline: Sequence[Line]) -> Iterator[str]:
-    """Iterate over a timeline as lines of text, with repeated lines folded."""
+    """Iterate over a timeline as lines of text, with repeated lines folded. Of many restarts of the
+    kubelet, only the last ones are shown."""
+    restarts = [place for place, line in enumerate(timeline) if line.text == RESTART]
+    if len(restarts) > _SHOWN_RESTARTS:
+        first, last = restarts[0], restarts[-_SHOWN_RESTARTS]
+        yield from timeline_lines(timeline[:first])
+        count = len(restarts) - _SHOWN_RESTARTS
+        yield f"{'':19} ({last - first} lines of {counted(count, 'earlier restart')})"
+        timeline = timeline[last:]
     for line in fold(timeline, lambda line: f"{line.source} {line.text}"):
         if isinstance(line, str):
             yield f"{'':19} {line}"
@@ -57,7 +67,7 @@ def name_cause(number: int, cause: Cause) -> str:
     """Return a cause of failures as three lines of text."""
     verdict = cause.verdict
     check = verdict.check
-    where = f"     on a node: {check.production}"
+    where = f"     on a node: {verdict.production}"
     if cause.effects:
         where += f"; also fails: {_ids(cause.effects)}"
     if cause.skipped:
@@ -136,7 +146,7 @@ def _section(verdict: Verdict) -> list[str]:
         "",
         f"- seen: {_escaped(verdict.seen)}",
         f"- expected: {_escaped(check.expects)}",
-        f"- on a node: {_escaped(check.production)}",
+        f"- on a node: {_escaped(verdict.production)}",
         *(f"- <{link}>" for link in check.links),
         f"- repeat: {_escaped(verdict.reproduce)}",
     ]

@@ -63,7 +63,7 @@ def dl03(run: DriverRun) -> str:
             run.limits.start_seconds,
         )
         if seen is None or run.plugin.has_exited:
-            raise Skipped("the driver did not create a socket: see check DR01")
+            raise Skipped("the driver did not create a socket", cause="DR01")
         time.sleep(delay)
         after = f"SIGTERM {delay:.1f} s after its first socket"
         run.step(after)

@@ -62,7 +62,7 @@ def dr04(run: DriverRun) -> str:
         return run.plugin.has_exited_once or _REJECTION in run.rejection()
 
     if run.until(is_rejected, run.limits.start_seconds) is None:
-        raise Skipped("the driver did not register: see check DR01")
+        raise Skipped("the driver did not register", cause="DR01")
     run.until(lambda: run.plugin.has_exited_once, run.limits.settle_seconds)
     run.kubelet.faults.clear()
     if run.plugin.has_exited:

@@ -56,7 +56,7 @@ def ds03(run: DriverRun) -> None:
 
 def _need_slices(run: DriverRun) -> None:
     if not run.slices():
-        raise Skipped("the driver has published no slices: see check DS01")
+        raise Skipped("the driver has published no slices", cause="DS01")
 
 
 @driver_check
