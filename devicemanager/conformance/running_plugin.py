@@ -157,11 +157,14 @@ class RunningPlugin:
         return f"{text}: {printable(crash)}" if crash else text
 
     def path(self, path: str) -> Path:
-        """Return the path on this machine for a path as the plugin sees it.
+        """Return the path on this machine for a path as the running plugin sees it.
 
         The two differ if the plugin runs in a separate mount namespace.
         """
-        return Path(f"/proc/{self.process.pid}/root{path}")
+        try:
+            return self.process.seen_path(path)
+        except OSError:  # a loop of links, which does not exist for the plugin either
+            return Path(f"/proc/{self.process.pid}/root{path}")
 
     # -- resource use, which raises Skipped without psutil -------------------------------
 
