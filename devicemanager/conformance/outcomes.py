@@ -12,6 +12,7 @@ from devicemanager.core.errors import DeviceManagerError
 __all__ = [
     "CheckError",
     "Failed",
+    "HookFailed",
     "Line",
     "Lost",
     "Outcome",
@@ -29,6 +30,11 @@ class CheckError(DeviceManagerError):
 
     The text is for the user.
     """
+
+
+class HookFailed(CheckError):
+    """Error of a hook that failed, such as a command with a typo. This says nothing about the
+    plugin."""
 
 
 class Severity(StrEnum):
