@@ -3,7 +3,8 @@ directories."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import posixpath
+from pathlib import Path, PurePosixPath
 
 import attrs
 
@@ -12,6 +13,15 @@ from devicemanager.core.topology import NumaTopology
 from devicemanager.kubelet.host.numa import SYSFS_NODES, NumaError, from_host, online_nodes
 
 __all__ = ["Hardware"]
+
+_REPLACED = {"dev": ("/dev",), "sys": ("/sys",), "cdi": ("/etc/cdi", "/var/run/cdi", "/run/cdi")}
+"""Directories of a node in place of which a directory can be declared, by field."""
+
+_NO_HARDWARE = (
+    "/dev/hugepages", "/dev/mqueue", "/dev/pts", "/dev/shm", "/sys/fs", "/sys/kernel",
+)  # fmt: skip
+"""Directories below the replaced ones with other contents than hardware. The declared directories
+usually lack them."""
 
 
 def _as_directory(path: Path | str | None) -> Path | None:
@@ -46,6 +56,19 @@ class Hardware:
     def has_directories(self) -> bool:
         """True if a declared directory replaces a directory of this machine."""
         return any((self.dev, self.sys, self.cdi))
+
+    def in_place_of(self, path: str) -> tuple[str, Path | None]:
+        """Return the option that declares the hardware at ``path``, such as ``dev`` for a path
+        below ``/dev``, and its directory; None if it is not declared. The option is empty if there
+        is none for the path."""
+        place = PurePosixPath(posixpath.normpath(path))
+        if any(place.is_relative_to(each) for each in _NO_HARDWARE):
+            return "", None
+        for option, directories in _REPLACED.items():
+            if any(place.is_relative_to(each) for each in directories):
+                directory: Path | None = getattr(self, option)
+                return option, directory
+        return "", None
 
     @property
     def declares_numa(self) -> bool:

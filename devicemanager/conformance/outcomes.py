@@ -13,6 +13,7 @@ __all__ = [
     "RESTART",
     "CheckError",
     "Failed",
+    "HookFailed",
     "Line",
     "Lost",
     "Outcome",
@@ -30,6 +31,11 @@ class CheckError(DeviceManagerError):
 
     The text is for the user.
     """
+
+
+class HookFailed(CheckError):
+    """Error of a hook that failed, such as a command with a typo. This says nothing about the
+    plugin."""
 
 
 class Severity(StrEnum):

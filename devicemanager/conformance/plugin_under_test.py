@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import attrs
 
 from devicemanager.conformance.hardware import Hardware
-from devicemanager.conformance.outcomes import CheckError, Failed
+from devicemanager.conformance.outcomes import CheckError, HookFailed
 from devicemanager.conformance.placeholders import (
     OF_DRIVERS,
     OF_HOOKS,
@@ -46,6 +46,7 @@ The placeholders are ``id``, ``pid``, ``plugin_dir`` and ``root``.
 """
 
 _HOOK_SECONDS = 30.0
+_LONGEST_LINE = 500
 _PLACEHOLDERS = tuple(f"{{{each}}}" for each in OF_PLUGINS)
 """Placeholders for the kubelet's paths in the plugin's command and environment variables."""
 
@@ -147,7 +148,7 @@ class PluginUnderTest:
     def call(self, hook: str, values: Mapping[str, str]) -> None:
         """Run a hook if it is defined. ``values`` has the values of its placeholders.
 
-        Raises Failed with the end of its output if the hook fails.
+        Raises HookFailed with the last line of its output if the hook fails.
         """
         action = self.hooks.get(hook)
         if action is None:
@@ -156,8 +157,8 @@ class PluginUnderTest:
             try:
                 action(values)
             except Exception as error:
-                # This is not a bug of the suite: a hook often fails because the plugin has exited.
-                raise Failed(f"hook {hook} failed: {type(error).__name__}: {error}") from error
+                text = f"the hook {hook} failed: {type(error).__name__}: {error}"
+                raise HookFailed(text) from error
             return
         # The values are quoted: a device ID comes from the plugin and could contain shell syntax.
         command = action
@@ -174,10 +175,12 @@ class PluginUnderTest:
                 timeout=_HOOK_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            raise Failed(f"hook {hook} still runs after {_HOOK_SECONDS:g} s: {command}") from None
+            text = f"the hook {hook} still runs after {_HOOK_SECONDS:g} s: {command}"
+            raise HookFailed(text) from None
         if done.returncode != 0:
-            printed = printable(done.stdout.decode(errors="replace").strip()[-500:])
-            raise Failed(
-                f"hook {hook} failed with status {done.returncode}: {command}: "
-                f"{printed or 'no output'}"
+            printed = done.stdout.decode(errors="replace").strip().splitlines()
+            last = printable(printed[-1][-_LONGEST_LINE:]) if printed else "no output"
+            raise HookFailed(
+                f"the hook {hook} failed with status {done.returncode}: {last}: correct its "
+                f"command: {command}"
             )

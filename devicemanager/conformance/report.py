@@ -214,8 +214,14 @@ class Report:
 
     def obstacle(self, profile: Profile) -> str:
         """Return the reason for which the plugin does not pass the profile; empty if it passes."""
-        if failed := [each.check.id for each in self.failed(profile)]:
-            return f"{', '.join(failed)} failed"
+        failed = self.failed(profile)
+        reasons = [
+            f"{', '.join(ids)} {what}"
+            for outcome, what in ((Outcome.FAIL, "failed"), (Outcome.ERROR, "could not run"))
+            if (ids := [each.check.id for each in failed if each.outcome is outcome])
+        ]
+        if reasons:
+            return "; ".join(reasons)
         run = {verdict.check.id for verdict in self.verdicts}
         wanted = [each for each in self.suite.checks() if each.belongs_to(profile)]
         if left_out := sum(each.id not in run for each in wanted):

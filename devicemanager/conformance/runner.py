@@ -196,9 +196,9 @@ class _Runner:
                     is_silent = not run.has_tried_to_register
                     if verdicts[0].outcome in (Outcome.PASS, Outcome.WARN):
                         self._learn_devices(run)
-        failed = any(verdict.outcome is Outcome.FAIL for verdict in verdicts)
+        unregistered = "".join(self._unregistered(each) for each in verdicts)
         rest = [each for each in checks if each.id != self.suite.first]
-        reasons = {each.id: self._why_skipped(each, failed, is_silent) for each in rest}
+        reasons = {each.id: self._why_skipped(each, unregistered, is_silent) for each in rest}
         for each in rest:
             if reason := reasons[each.id]:
                 cause = self.suite.first if reason.endswith(self.suite.first) else ""
@@ -273,8 +273,6 @@ class _Runner:
             with contextlib.suppress(Failed):
                 self._learn_devices(run)
             return self.resources
-        except Failed as failed:  # raised if the hook `prepare` fails
-            raise CheckError(str(failed)) from None
         finally:
             stage.close()
 
@@ -287,14 +285,14 @@ class _Runner:
             self.resources = tuple(sorted(self.resources, key=lambda name: not counts[name]))
             self._device_counts = counts
 
-    def _why_skipped(self, check: Check, unregistered: bool, silent: bool) -> str:
+    def _why_skipped(self, check: Check, unregistered: str, silent: bool) -> str:
         """Return the reason to skip a check without running it; empty if the check can run.
 
-        ``unregistered``: True if R01 has failed. ``silent``: True if the plugin has not tried to
-        register.
+        ``unregistered``: why there is no registered plugin, from the verdict of R01. ``silent``:
+        True if the plugin has not tried to register.
         """
         if unregistered and check.needs_registration:
-            return f"the {self.plugin.kind} does not register: see check {self.suite.first}"
+            return unregistered
         # Checks of scene OWN would wait again; the others read what R01 has seen.
         if silent and check.family == self.suite.registration and check.scene is Scene.OWN:
             return f"the {self.plugin.kind} did not try to register: see check {self.suite.first}"
@@ -321,15 +319,27 @@ class _Runner:
         self._publish(verdict)
         return verdict
 
+    def _unregistered(self, verdict: Verdict) -> str:
+        """Return the reason to skip the checks after one that needed a registration and has failed;
+        empty for other verdicts."""
+        match verdict.outcome:
+            case Outcome.FAIL:
+                problem = "does not register"
+            case Outcome.ERROR:
+                problem = "could not be started"
+            case _:
+                return ""
+        return f"the {self.plugin.kind} {problem}: see check {verdict.check.id}"
+
     def _repeated(self, checks: Sequence[Check], failure: _Result) -> list[Verdict]:
         """Create verdicts for checks whose plugin did not register: one failure, and skipped checks
         that refer to it."""
         first, *others = checks
         # A waiver is for one check. It must not hide the failure of all.
         verdict = self._verdict(first, failure)
-        if verdict.outcome is not Outcome.FAIL:
+        reason = self._unregistered(verdict)
+        if not reason:
             return [verdict, *(self._verdict(each, failure) for each in others)]
-        reason = f"the {self.plugin.kind} does not register: see check {first.id}"
         return [verdict, *(self._skipped(each, reason, first.id) for each in others)]
 
     def _cause(self, check: Check) -> str:
@@ -476,10 +486,10 @@ class _Runner:
             run.start()
         except (Failed, Warned) as failed:
             return stage, _result(Outcome.FAIL, str(failed), run, is_lost=True)
-        # For example, there is no disk space for the kubelet's directory. The plugin has not
-        # failed.
+        # For example, there is no disk space for the kubelet's directory, or the hook `prepare`
+        # fails. The plugin has not failed.
         except Exception as error:
-            return stage, _result(Outcome.ERROR, f"{type(error).__name__}: {error}", run)
+            return stage, _result(Outcome.ERROR, _error_text(error), run)
         return stage, None
 
     def _check_command(self) -> None:
@@ -538,7 +548,7 @@ class _Runner:
         except ProcessEnded:
             outcome, seen = _failure(check), f"the {run.kind} exited: {run.plugin.exit_text()}"
         except Exception as error:
-            outcome, seen = Outcome.ERROR, f"{type(error).__name__}: {error}"
+            outcome, seen = Outcome.ERROR, _error_text(error)
         # Checks of other scenes may stop the plugin themselves.
         is_shared = check.scene is Scene.REGISTERED and check.needs_registration
         if is_shared and outcome in (Outcome.PASS, Outcome.SKIP) and run.plugin.has_crashed:
@@ -619,6 +629,11 @@ def _result(outcome: Outcome, seen: str, run: SuiteRun, *, is_lost: bool = False
     crash = plugin.exit_text() if plugin.processes and plugin.has_crashed else ""
     timeline, output = run.timeline.lines(), run.timeline.output()
     return _Result(outcome, seen, run, 0.0, is_lost, crash, timeline, output)
+
+
+def _error_text(error: Exception) -> str:
+    # The text of a CheckError is for users. For any other error, they also need its type.
+    return str(error) if isinstance(error, CheckError) else f"{type(error).__name__}: {error}"
 
 
 def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:

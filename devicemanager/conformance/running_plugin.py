@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.conformance.crash import crash_line
-from devicemanager.conformance.outcomes import Skipped
+from devicemanager.conformance.outcomes import Failed, HookFailed, Skipped
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.core.printable import printable
 from devicemanager.kubelet.mock import MockKubelet
@@ -81,8 +81,23 @@ class RunningPlugin:
         )
 
     def call_hook(self, name: str, id_: str = "") -> None:
-        """Run the hook ``name`` if it is defined. Raises Failed if the hook fails."""
+        """Run the hook ``name`` if it is defined. Raises HookFailed if the hook fails."""
         self.under_test.call(name, self._values(id_))
+
+    def change(self, hook: str, id_: str = "") -> None:
+        """Run a hook that changes the devices of the running plugin, if the hook is defined.
+
+        Raises HookFailed if the hook fails, but Failed if the plugin does not run: then a hook that
+        uses its process ID must fail.
+        """
+        try:
+            self.call_hook(hook, id_)
+        except HookFailed:
+            if self.processes and not self.process.is_running:
+                kind = self.under_test.kind
+                text = f"the {kind} exited before the hook {hook}: {self.exit_text()}"
+                raise Failed(text) from None
+            raise
 
     def _values(self, id_: str) -> Mapping[str, str]:
         is_running = self.processes and self.process.is_running
@@ -157,11 +172,14 @@ class RunningPlugin:
         return f"{text}: {printable(crash)}" if crash else text
 
     def path(self, path: str) -> Path:
-        """Return the path on this machine for a path as the plugin sees it.
+        """Return the path on this machine for a path as the running plugin sees it.
 
         The two differ if the plugin runs in a separate mount namespace.
         """
-        return Path(f"/proc/{self.process.pid}/root{path}")
+        try:
+            return self.process.seen_path(path)
+        except OSError:  # a loop of links, which does not exist for the plugin either
+            return Path(f"/proc/{self.process.pid}/root{path}")
 
     # -- resource use, which raises Skipped without psutil -------------------------------
 

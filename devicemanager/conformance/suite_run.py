@@ -145,9 +145,10 @@ class SuiteRun(ABC):
         return self.plugin.launch(*before, hook=hook)
 
     def hook(self, name: str, id_: str = "") -> None:
-        """Run the user's hook ``name``, for the device ``id_`` if it is given."""
-        self.step(f"hook {name} {id_}".rstrip())
-        self.plugin.call_hook(name, id_)
+        """Run the user's hook ``name`` if it is defined, for the device ``id_`` if it is given."""
+        if self.plugin.under_test.has(name):
+            self.step(f"hook {name} {id_}".rstrip())
+            self.plugin.change(name, id_)
 
     def start_kubelet(self) -> None:
         """Start the kubelet."""

@@ -23,7 +23,7 @@ from devicemanager.events.stream import EventKind
 from devicemanager.io.clock import Cancel
 from devicemanager.kubelet.arguments import check_resource
 from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
-from devicemanager.plugin.processes.namespace import node_binds
+from devicemanager.plugin.processes.namespace import node_binds, resolved
 from devicemanager.plugin.processes.run import CrashLoopBackOff, SupervisedRun
 from devicemanager.plugin.settings import DIRECTORY_VARIABLE
 from devicemanager.testing.factories import Factory
@@ -235,6 +235,27 @@ class PluginProcess:
     def output(self) -> list[str]:
         """Return the last 1,000 lines of standard output and error of all runs."""
         return list(self._output)
+
+    # -- paths -----------------------------------------------------------------------
+
+    def seen_path(self, path: str) -> Path:
+        """Return the path on this machine for a path as the running command sees it, without links.
+
+        Raises ProcessEnded if the command does not run, and OSError for a loop of links.
+        """
+        # The kernel would follow an absolute link from the root directory of this process.
+        return resolved(Path(f"/proc/{self.pid}/root"), Path(path))
+
+    def machine_path(self, path: str) -> Path:
+        """Return the path on this machine for a path of the command, also after its exit.
+
+        With ``at_node_paths``, it is in one of the mounted directories if the path is.
+        """
+        for source, target, keep in self._binds:
+            if Path(path).is_relative_to(target):
+                inner = Path(path).relative_to(target)
+                return Path(path) if {*inner.parts[:1]} & {*keep} else source / inner
+        return Path(path)
 
     # -- waiting ---------------------------------------------------------------------
 

@@ -59,12 +59,14 @@ class Run(CheckRun):
         )
         self.plugin: Any = SimpleNamespace(
             launch=lambda *before, hook: (before, hook),
-            call_hook=lambda name, id_: self.seen.append((name, id_)),
+            change=lambda name, id_: self.seen.append((name, id_)),
             has_exited=False,
             forget_exits=lambda: None,
             core_waits=dict,
             exit_text=lambda: "exit status 1",
-            under_test=SimpleNamespace(advice="advice", kind="plugin"),
+            under_test=SimpleNamespace(
+                advice="advice", kind="plugin", has=lambda name: name != "recover-device"
+            ),
         )
 
 
@@ -74,6 +76,7 @@ def test_actions_are_steps_of_the_timeline() -> None:
     assert run.launch(hook="prepare") == ((), "prepare")
     run.hook("reset")
     run.hook("break-device", "a")
+    run.hook("recover-device", "a")  # is not defined
     run.start_kubelet()
     assert run.restart_kubelet() == "mark"
     run.stop_kubelet()

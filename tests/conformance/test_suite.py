@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import attrs
@@ -35,10 +36,12 @@ from devicemanager.conformance.checks.lifecycle import (
     limited_inotify,
     why_inotify_cannot_be_limited,
 )
+from devicemanager.conformance.outcomes import HookFailed
 from devicemanager.conformance.registry import addresses
 from devicemanager.conformance.report import Cause
 from devicemanager.conformance.reports.text import explain
 from devicemanager.conformance.runner import Lane, in_order, take_lane
+from devicemanager.conformance.running_plugin import RunningPlugin
 from devicemanager.kubelet.settings import Settings
 from podresources.sockets import MAX_PATH_BYTES
 from tests.conformance.matrix import HOOKS, RESOURCE, limits, plugin
@@ -205,12 +208,13 @@ def test_invalid_plugins_are_rejected() -> None:
 
 def test_failed_shell_hook_shows_status_and_output() -> None:
     broken = PluginUnderTest(
-        command=["x"], hooks={"add-device": "echo no room in {plugin_dir}; exit 3"}
+        command=["x"], hooks={"add-device": "echo first; echo no room in {plugin_dir}; exit 3"}
     )
-    with pytest.raises(Failed, match=r"^hook add-device failed with status 3.*no room in /tmp/a b"):
+    text = "the hook add-device failed with status 3: no room in /tmp/a b: correct its command: "
+    with pytest.raises(HookFailed, match=f"^{text}echo first; echo no room"):
         broken.call("add-device", {"plugin_dir": "/tmp/a b"})
     silent = PluginUnderTest(command=["x"], hooks={"add-device": "exit 3"})
-    with pytest.raises(Failed, match=r"^hook add-device failed with status 3: exit 3: no output$"):
+    with pytest.raises(HookFailed, match=r"failed with status 3: no output: .*: exit 3$"):
         silent.call("add-device", {})
 
 
@@ -219,8 +223,49 @@ def test_exception_in_a_python_hook_is_a_failure() -> None:
         raise ProcessLookupError(3, "No such process")
 
     broken = PluginUnderTest(command=["x"], hooks={"add-device": gone})
-    with pytest.raises(Failed, match=r"^hook add-device failed: ProcessLookupError: .*No such pro"):
+    text = r"^the hook add-device failed: ProcessLookupError: .*No such process"
+    with pytest.raises(HookFailed, match=text):
         broken.call("add-device", {})
+
+
+@pytest.mark.parametrize(("is_running", "error"), [(True, HookFailed), (False, Failed)])
+def test_failed_hook_of_an_exited_plugin_is_the_failure_of_the_plugin(
+    is_running: bool, error: type[Exception]
+) -> None:
+    running: Any = RunningPlugin(
+        PluginUnderTest(command=["x"], hooks={"add-device": "kill {pid}"}),
+        SimpleNamespace(plugin_dir="/p", root="/r"),  # type: ignore[arg-type]
+    )
+    running.processes.append(
+        SimpleNamespace(is_running=is_running, pid="none", exit_status=2, output=list)
+    )
+    with pytest.raises(error) as raised:
+        running.change("add-device")
+    assert ("before the hook add-device: exit status 2" in str(raised.value)) is not is_running
+
+
+def test_failed_hook_does_not_fail_the_plugin() -> None:
+    typo = attrs.evolve(
+        plugin(), resources=(RESOURCE,), hooks={"break-device": "echo no card; exit 4"}
+    )
+    report = run(typo, select(["W07"]), limits=limits(), settings=SETTINGS)
+    [verdict] = report.verdicts
+    assert verdict.outcome is Outcome.ERROR and report.exit_status() == 2
+    assert report.profile_text == "no profile passed: W07 could not run"
+    assert verdict.seen.startswith("the hook break-device failed with status 4: no card: ")
+    assert not any("recover-device" in line.text for line in verdict.timeline)
+
+
+def test_failed_hook_before_the_start_is_reported_once() -> None:
+    unprepared = _sleeping(resources=(RESOURCE,), hooks={"prepare": "exit 4"})
+    report = run(unprepared, select(["R01", "K01", "W01"]), limits=_SOON, settings=SETTINGS)
+    assert [each.outcome for each in report.verdicts] == [Outcome.ERROR, *[Outcome.SKIP] * 2]
+    assert report.exit_status() == 2
+    assert {each.seen for each in report.of(Outcome.SKIP)} == {
+        "the plugin could not be started: see check R01"
+    }
+    with pytest.raises(CheckError, match=r"^the hook prepare failed with status 4: no output"):
+        run(attrs.evolve(unprepared, resources=()), select(["R01"]), settings=SETTINGS)
 
 
 def test_unknown_source_is_rejected() -> None:

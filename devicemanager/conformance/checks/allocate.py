@@ -292,17 +292,13 @@ def a11(run: CheckRun) -> str:
         for device in response.devices:
             if not device.host_path.startswith("/"):
                 raise Skipped(f"{what}: {device.host_path!r} is not an absolute path", cause="A10")
-            # The path as the plugin sees it: with --at-node-paths, it has a different view of the
-            # file system.
-            path = run.plugin.path(device.host_path)
             seen.add(device.host_path)
-            if not path.exists():
-                text = f"{what}: the device node {device.host_path} does not exist"
-                if dev is not None:
-                    raise Failed(f"{text} in {dev}")
-                missing = missing or f"{text} on this machine: {_DECLARE_DEV}"
+            if problem := _why_missing(run, what, "device node", device.host_path):
+                missing = missing or problem
+                continue
             # Only root can create device nodes, so a declared directory may have other files.
-            elif dev is None and not _is_device_node(path.stat().st_mode):
+            mode = run.plugin.path(device.host_path).stat().st_mode
+            if dev is None and not _is_device_node(mode):
                 raise Failed(f"{what}: {device.host_path} is not a device node")
     if missing:
         raise Warned(missing)
@@ -311,7 +307,21 @@ def a11(run: CheckRun) -> str:
     return counted(len(seen), "device node")
 
 
-_DECLARE_DEV = "declare fake hardware with --dev"
+def _why_missing(run: CheckRun, what: str, kind: str, path: str) -> str:
+    """Return a text if a host path of a response does not exist on this machine; otherwise empty.
+
+    Raises Failed if it is missing in a declared directory: then it is missing on each node.
+    """
+    # The path as the plugin sees it: with --at-node-paths, it has a different view of the file
+    # system.
+    if run.plugin.path(path).exists():
+        return ""
+    option, directory = run.plugin.under_test.hardware.in_place_of(path)
+    if directory is not None:
+        raise Failed(f"{what}: the {kind} {path} does not exist in {directory} (--{option})")
+    # It may belong to a driver that this machine lacks.
+    advice = f": declare fake hardware with --{option}" if option else ""
+    return f"{what}: the {kind} {path} does not exist on this machine{advice}"
 
 
 def _is_device_node(mode: int) -> bool:
@@ -329,11 +339,8 @@ def a12(run: CheckRun) -> None:
             _check_absolute(what, mount.host_path, mount.container_path)
             if mount.host_path.rstrip("/") in plugin_dirs:
                 raise Failed(f"{what}: the response mounts the plugin directory {mount.host_path}")
-            # It may belong to a driver that this machine lacks.
-            if not run.plugin.path(mount.host_path).exists():
-                missing = missing or (
-                    f"{what}: the mount {mount.host_path} does not exist on this machine"
-                )
+            if problem := _why_missing(run, what, "mount", mount.host_path):
+                missing = missing or problem
         _check_unambiguous(what, "mount", response.mounts)
     if missing:
         raise Warned(missing)

@@ -16,6 +16,7 @@ kubelet.sock. A plugin must notice one of these changes and re-register. The che
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -343,28 +344,29 @@ def k14(run: CheckRun) -> str:
         assume_allocates(run, client)
         [response] = client.allocate([id_]).container_responses
     named = [*(m.host_path for m in response.mounts), *(d.host_path for d in response.devices)]
-    # Ignore paths that never existed: checks A11 and A12 report them.
-    existing = [path for name in named if (path := _on_this_machine(run, name)).exists()]
+    # Ignore paths that never existed: checks A11 and A12 report them. The others are read below the
+    # declared directories, because the plugin's mount namespace ends with the plugin.
+    existing = [
+        machine_path
+        for name in dict.fromkeys(named)
+        if name.startswith("/")
+        and run.plugin.path(name).exists()
+        and os.path.lexists(machine_path := run.process.machine_path(name))
+    ]
+    if not named:
+        raise Skipped("the response names no device node and no mount")
     if not existing:
-        raise Skipped("the response names no file or directory that exists on this machine")
+        raise Skipped(f"{named[0]} does not exist: see checks A11 and A12")
     run.process.stop()
     _check_exist(existing, "exit")
     run.relaunch("the plugin's restart")
     _check_exist(existing, "new start")
-    return f"{len(existing)} host paths"
-
-
-def _on_this_machine(run: CheckRun, path: str) -> Path:
-    # The plugin's mount namespace, in which --dev takes the place of /dev, ends with the plugin.
-    dev = run.plugin.under_test.hardware.dev
-    if dev is not None and path.startswith("/dev/"):
-        return Path(dev, path.removeprefix("/dev/"))
-    return Path(path)
+    return counted(len(existing), "host path")
 
 
 def _check_exist(paths: list[Path], event: str) -> None:
     for path in paths:
-        if not path.exists():
+        if not os.path.lexists(path):
             raise Failed(
                 f"{path} was removed by the plugin's {event}, but a container may still use it"
             )
