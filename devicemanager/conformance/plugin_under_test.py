@@ -148,7 +148,7 @@ class PluginUnderTest:
     def call(self, hook: str, values: Mapping[str, str]) -> None:
         """Run a hook if it is defined. ``values`` has the values of its placeholders.
 
-        Raises HookFailed with the last line of its output if the hook fails.
+        Raises CheckError with the last line of its output if the hook fails.
         """
         action = self.hooks.get(hook)
         if action is None:

@@ -81,13 +81,13 @@ class RunningPlugin:
         )
 
     def call_hook(self, name: str, id_: str = "") -> None:
-        """Run the hook ``name`` if it is defined. Raises HookFailed if the hook fails."""
+        """Run the hook ``name`` if it is defined. Raises CheckError if the hook fails."""
         self.under_test.call(name, self._values(id_))
 
     def change(self, hook: str, id_: str = "") -> None:
         """Run a hook that changes the devices of the running plugin, if the hook is defined.
 
-        Raises HookFailed if the hook fails, but Failed if the plugin does not run: then a hook that
+        Raises CheckError if the hook fails, but Failed if the plugin does not run: then a hook that
         uses its process ID must fail.
         """
         try:

@@ -356,7 +356,8 @@ def k14(run: CheckRun) -> str:
     if not named:
         raise Skipped("the response names no device node and no mount")
     if not existing:
-        raise Skipped(f"{named[0]} does not exist: see checks A11 and A12")
+        cause = "A12" if response.mounts else "A11"
+        raise Skipped(f"{named[0]} does not exist", cause=cause)
     run.process.stop()
     _check_exist(existing, "exit")
     run.relaunch("the plugin's restart")
