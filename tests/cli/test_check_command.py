@@ -45,7 +45,7 @@ def test_check_prints_verdicts_and_writes_a_report(
     assert "would run with:\n  hook break-device: W07\n" in text
     assert "1 passed, 1 with a warning, 1 skipped in" in text
     assert text.rstrip().endswith(
-        "; no profile passed: checks of core that were not selected: 42 of 44"
+        "; no profile passed: checks of core that were not selected: 43 of 45"
     )
     assert json.loads(page.read_text())["counts"] == {"pass": 1, "warn": 1, "skip": 1}
 
