@@ -157,7 +157,7 @@ def goroutines_in(lines: list[str], method: str) -> int | None:
     """Return the number of goroutines that are in ``method``. None if ``lines`` are not the output
     of a Go program.
 
-    ``lines`` have the stacks that a Go program prints on SIGQUIT.
+    ``lines`` have the stacks that a Go program prints on SIGABRT.
     """
     if not any(line.startswith("goroutine ") for line in lines):
         return None

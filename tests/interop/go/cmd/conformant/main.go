@@ -214,7 +214,8 @@ func (p *plugin) run(devices string) error {
 		return fmt.Errorf("cannot watch %s: %w", p.dir, err)
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1)
+	// Like many plugins, this one also catches SIGQUIT, on which Go would print all stacks.
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1)
 	kubelet := filepath.Join(p.dir, "kubelet.sock")
 	var known identity
 	again := time.NewTimer(0)
