@@ -167,3 +167,16 @@ def test_entry_of_an_unregistered_resource():
             ("a", "b"),
         )
     ]
+
+
+def test_truncated_file_has_no_findings_about_registered_resources():
+    """The registered resources come last in the file, so that a truncated file lacks them."""
+    double = (*ENTRIES, entry("other", "g0"))
+    whole = dumps(Checkpoint(double, {GPU: ("g0", "g1", "g2")}))
+    found = inspect(whole[: whole.index(b'"RegisteredDevices"')])
+    assert not found.is_complete
+    assert [each.kind for each in found.inconsistencies()] == [FindingKind.HELD_TWICE]
+    unregistered = inspect(dumps(Checkpoint(ENTRIES, {})))
+    assert [each.kind for each in unregistered.inconsistencies()] == [
+        FindingKind.UNREGISTERED_RESOURCE
+    ]

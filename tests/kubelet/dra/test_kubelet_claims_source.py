@@ -9,6 +9,7 @@ import yaml
 
 from devicemanager import ManualClock, MockKubelet, RequestError, Settings, StartError
 from devicemanager.apiserver import FakeApiServer
+from devicemanager.core.dra.cache import ClaimCache
 from devicemanager.core.dra.errors import ClaimFetchError
 from devicemanager.driver.simulated import SimulatedDriver
 from devicemanager.kubelet.dra import api_slices
@@ -164,6 +165,38 @@ def test_end_of_a_pod_does_not_wait_for_the_call_that_prepares_its_claims(node, 
     kubelet.wait_for_event("prepare-failed", since=mark)
     admitting.join(10)
     assert driver.prepared == {}
+
+
+def test_stop_ends_the_wait_for_a_shared_claim(node, monkeypatch):
+    driver, kubelet = node.driver(), node.kubelet
+    driver.faults.hang = True
+    waiting, is_preparing = threading.Event(), ClaimCache.is_preparing
+
+    def noted(cache, key):
+        if found := is_preparing(cache, key):
+            waiting.set()
+        return found
+
+    monkeypatch.setattr(ClaimCache, "is_preparing", noted)
+    shared, mark = claim("gpu", "gpu-0"), kubelet.mark()
+
+    def admit(name):
+        thread = threading.Thread(target=lambda: kubelet.admit(pod(name), claims=shared))
+        thread.daemon = True
+        thread.start()
+        return thread
+
+    first = admit("first")
+    calls = kubelet.calls
+    kubelet.wait_for(lambda: any(c.rpc == "NodePrepareResources" for c in calls.in_progress))
+    second = admit("second")
+    assert waiting.wait(60)
+    kubelet.stop()
+    second.join(60)
+    assert not second.is_alive()
+    first.join(60)
+    found = kubelet.wait_for_event("prepare-failed", pod="uid-second", since=mark)
+    assert "the kubelet is stopping" in found.message
 
 
 def test_pod_of_structured_claims_is_not_served_by_drivers(node):
