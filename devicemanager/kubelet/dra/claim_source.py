@@ -83,7 +83,7 @@ class ResourceClaims:
     # -- as an API server ------------------------------------------------------------
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Internal: return a ResourceClaim, or raise ClaimFetchError with the text of an API
+        """Internal: return a ResourceClaim. If it does not exist, raise the error of an API
         server."""
         with self._lock:
             if error := self._errors.get((namespace, name)):
