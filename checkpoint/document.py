@@ -228,8 +228,8 @@ def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
 
 
 def _next_block(pods: tuple[Rendered, ...], start: int, blocks: Mapping[Rendered, _Block]) -> int:
-    """Return the position after ``start`` at which the next reusable block begins. If none begins
-    within ``_BLOCK`` pods, return the position after these pods."""
+    """Return the position after ``start`` at which the next reusable block begins. If no block
+    begins within ``_BLOCK`` pods, return the position after these pods."""
     most = min(start + _BLOCK, len(pods))
     return next((at for at in range(start + 1, most) if pods[at] in blocks), most)
 

@@ -1,8 +1,8 @@
 """File system operations of a store, and the durability of its writes.
 
 :class:`checkpoint.FileStore` changes its directory only through these methods. Tests subclass
-:class:`FileOperations` to record the operations, to replay the first ones as after a power
-failure, or to let one operation fail.
+:class:`FileOperations` to record the operations, to replay only the first operations, as after a
+power failure, or to let one operation fail.
 """
 
 from __future__ import annotations

@@ -19,15 +19,15 @@ from typing import TypeAlias
 from checkpoint.files import FileOperations
 
 _Held: TypeAlias = SimpleQueue[tuple[int, threading.Lock] | None]
-"""Queue of descriptors that the thread closes, each with a lock that the thread releases after
-closing it. None stops the thread."""
+"""Queue of pairs: a descriptor that the thread closes, and a lock that the thread releases
+afterwards. None stops the thread."""
 
 
 class Freeing:
     """Thread that frees replaced files. It starts with the first file and stops in ``close``.
 
     Thread-safe. An exception such as Ctrl-C can interrupt a caller at any line; other callers then
-    do not wait for the interrupted one.
+    do not wait for the interrupted caller.
     """
 
     def __init__(self, files: FileOperations | None = None) -> None:
@@ -51,7 +51,7 @@ class Freeing:
 
     def free(self, descriptor: int) -> None:
         """Close a descriptor that ``hold`` returned. The background thread closes it if it can be
-        started; otherwise this call does."""
+        started; otherwise this method closes it."""
         freed = threading.Lock()
         freed.acquire()
         with self._lock:

@@ -7,8 +7,9 @@ show that the file is damaged.
 
 Kubelets up to v1.19 wrote a list of devices without NUMA nodes in each entry. Kubelets from v1.22
 to v1.30 can also read this format, which is called ``v1`` here. Its checksum is computed from a
-text that has the list instead of the map, but the type names of the newer format
-(``checkpointDataV1.checksum``, pkg/kubelet/cm/devicemanager/checkpoint/checkpointv1.go, v1.22).
+text that has the list in place of the map. The type names in this text are those of the newer
+format (``checkpointDataV1.checksum``, pkg/kubelet/cm/devicemanager/checkpoint/checkpointv1.go,
+v1.22).
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ _ENTRY: Final = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocR
 
 
 def read_entry(value: Value, index: int, *, v1: bool = False) -> PodDevicesEntry:
-    """Parse element number ``index`` of PodDeviceEntries. If ``v1`` is true, its devices are a list
-    without NUMA nodes. Raises Problem."""
+    """Parse element number ``index`` of PodDeviceEntries. If ``v1`` is true, the entry's devices
+    are a list without NUMA nodes. Raises Problem."""
     where = f"Data.PodDeviceEntries[{index}]"
     fields = read_fields(value, where, _ENTRY)
     return PodDevicesEntry(
@@ -156,7 +157,8 @@ def _bytes(value: Value, where: str) -> bytes | None:
 
 
 def read_strings(value: Value, where: str) -> tuple[str, ...] | None:
-    """Return a list of strings; None for null. ``where`` names it in errors. Raises Problem."""
+    """Return a list of strings; None for null. ``where`` names the list in errors. Raises
+    Problem."""
     items = read_list(value, where)
     return None if items is None else tuple([read_string(item, where) for item in items])
 

@@ -26,7 +26,7 @@ def read(path: str | os.PathLike[str]) -> bytes:
 
     Raises CheckpointNotFound if the file does not exist. Raises CheckpointUnreadable for a dangling
     link, for anything else that is not a regular file, and for a file larger than :data:`MAX_SIZE`.
-    Also raises it for missing permissions and I/O errors.
+    Also raises CheckpointUnreadable for missing permissions and I/O errors.
     """
     source = os.fspath(path)
     try:

@@ -83,7 +83,7 @@ class Writer:
     def close(self) -> None:
         """Wait for the write in progress and reject later writes.
 
-        A kubelet calls this when it stops, because the kubelet that starts next owns the file.
+        A kubelet calls this when it stops: the file then belongs to the next kubelet.
         """
         # Set before waiting for the lock: callers that already wait must not write any more.
         self._closed = True
@@ -93,7 +93,8 @@ class Writer:
     def flush(self) -> None:
         """Write to disk everything that was changed before this call.
 
-        If a shared write fails, every caller that waits for it raises its CheckpointWriteError.
+        If a shared write fails, every caller that waits for this write raises its
+        CheckpointWriteError.
         """
         # Read before taking the lock: a write in progress may not contain this caller's change.
         mine = self._next

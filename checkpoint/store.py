@@ -35,8 +35,8 @@ _ASIDE: Final = re.escape(CHECKPOINT_NAME) + r"\.corrupt-[1-9][0-9]*"
 def is_checkpoint_file(name: str) -> bool:
     """True if a kubelet must keep the file ``name`` when it clears its directory at start.
 
-    The files to keep are the checkpoint and the files that :meth:`FileStore.set_aside` has moved.
-    The real kubelet keeps only the checkpoint. Temporary files are removed.
+    The files to keep are the checkpoint, and damaged checkpoints that :meth:`FileStore.set_aside`
+    has renamed. The real kubelet keeps only the checkpoint. Temporary files are removed.
     """
     return name == CHECKPOINT_NAME or re.fullmatch(_ASIDE, name) is not None
 

@@ -12,8 +12,8 @@ import attrs
 LIMIT_BYTES = 64 << 20
 LIMIT_ANSWERS = 1024
 PATIENCE = 1.0
-"""Seconds after which a response that its client has not read may be dropped. A client on the same
-machine reads a response of any size faster."""
+"""Seconds after which an unread response may be dropped. A client on the same machine reads a
+response of any size faster."""
 
 
 class Call(Protocol):

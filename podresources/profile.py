@@ -36,8 +36,8 @@ class Profile:
     claim_devices: bool = True
     """True if each device of a claim is named by driver, pool and device."""
     repeats_cdi: bool = False
-    """True if a device also gets the CDI devices of the devices that precede it in the claim and
-    have the same driver (quirk Q26)."""
+    """True if a device also gets the CDI devices of earlier devices of the same driver in the claim
+    (quirk Q26)."""
     sidecars: bool = True
     """True if responses include restartable init containers."""
     groups_devices: bool = False
@@ -96,8 +96,8 @@ class Profile:
     def _resource(self, each: ClaimResource, before: dict[str, tuple[str, ...]]) -> ClaimResource:
         """Return a device of a claim with the fields of this kubelet version.
 
-        ``before`` has the CDI devices of the devices that precede it in the claim, by driver. With
-        ``repeats_cdi``, the CDI devices of ``each`` are added.
+        ``before`` has the CDI devices of the claim's earlier devices, by driver. With
+        ``repeats_cdi``, this method adds the CDI devices of ``each`` to ``before``.
         """
         if self.repeats_cdi:
             names = before[each.driver_name] = before.get(each.driver_name, ()) + each.cdi_devices

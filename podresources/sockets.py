@@ -98,8 +98,8 @@ def check_path(path: Path) -> None:
 class FileIdentity(NamedTuple):
     """Identity of a file, to detect that a path leads to a different file than before.
 
-    ``modified`` is in nanoseconds. It is 0 for a directory, because its time changes with its
-    entries.
+    ``modified`` is in nanoseconds. It is 0 for a directory, because that time changes with the
+    directory's entries.
     """
 
     # Device and inode number are not enough: a file system can reuse the number of a removed file.

@@ -610,7 +610,7 @@ type PluginOptions struct {
 // PluginStatus: The plugin that serves a resource, and the number of its devices.
 type PluginStatus struct {
 	Resource string `json:"resource"`
-	// File name of the plugin's socket. It is the socket's path if the plugin watcher found the plugin, and the resource name if only the checkpoint names the resource.
+	// File name of the plugin's socket. If the plugin watcher found the plugin, it is the path of the socket. If only the checkpoint names the resource, it is the resource name.
 	Endpoint string `json:"endpoint"`
 	// True while the plugin's ListAndWatch stream is open; False during the grace period.
 	Connected                       bool  `json:"connected"`
@@ -734,7 +734,7 @@ type ResourceClaimInfo struct {
 	Pods []string `json:"pods"`
 	// True if the claim is in the kubelet's state because a pod uses or used it.
 	Held bool `json:"held"`
-	// True if all drivers have prepared the claim since the kubelet started. False after a restart, because the kubelet does not store it; `state` is `prepared` for pods that still run.
+	// True if all drivers have prepared the claim since the kubelet started. False after a restart, because the kubelet does not store this value; `state` is `prepared` for pods that still run.
 	Prepared    bool `json:"prepared"`
 	Unpreparing bool `json:"unpreparing"`
 	// The drivers of the claim's devices, sorted.
@@ -852,7 +852,7 @@ type SetFault struct {
 type SkippedCalls struct {
 	Driver string `json:"driver"`
 	RPC    string `json:"rpc"`
-	// Number of claims, since the kubelet started, for which the driver was not called.
+	// Number of claims for which the driver was not called since the kubelet started.
 	Count int64 `json:"count"`
 }
 

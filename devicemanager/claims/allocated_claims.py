@@ -195,7 +195,8 @@ class AllocatedClaims:
             self.pod_versions[pod] = self.version
 
     def allocate(self, found: Found | None) -> tuple[str, ...]:
-        """Record the devices that a search found, if any, and return the claims that got them.
+        """Record the devices in ``found``, and return the claims that got devices; none if
+        ``found`` is None.
 
         Raises TryAgain, and changes nothing, if the devices are not available any more.
         """

@@ -13,7 +13,7 @@ class ClaimsError(RequestError):
 
 
 class ClaimsUnavailable(ClaimsError):
-    """Error for a constraint if the CEL library, which is optional, is not installed."""
+    """Error for a constraint if the optional CEL library is not installed."""
 
 
 class CompileError(ClaimsError):

@@ -48,7 +48,7 @@ _SHOWN_TAKEN = 8
 
 @attrs.frozen
 class ExcludedDevices:
-    """Devices whose first excluding rule is the same, with that rule in words."""
+    """Devices that the same rule excludes first, with this rule in words."""
 
     rule: str
     devices: tuple[str, ...]

@@ -148,7 +148,7 @@ def files_in(directory: Path) -> list[Path]:
 
 
 def is_object_file(name: str) -> bool:
-    """True if the name is that of a YAML or JSON file, neither hidden nor an editor's backup."""
+    """True for the name of a YAML or JSON file that is neither hidden nor an editor's backup."""
     return name.endswith(SUFFIXES) and not name.startswith((".", "#"))
 
 

@@ -223,8 +223,8 @@ class ClaimManager:
     def _search(self, claims: Sequence[str], record: Callable[[Found | None], _T]) -> _T:
         """Find devices for the pending claims among ``claims``; return what ``record`` returns.
 
-        ``record`` is called with the lock held; its argument is None if no claim is pending. It
-        must change nothing if it raises an error.
+        ``record`` is called with the lock held; its argument is None if no claim is pending.
+        ``record`` must change nothing if it raises an error.
         """
         with self._lock:
             if not self._allocated.allocator.pending(claims):

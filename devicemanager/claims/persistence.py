@@ -56,9 +56,9 @@ class ClaimsFile:
     def load(self, restore: Callable[[ClaimsState], None]) -> None:
         """Read the file and pass its state to ``restore``.
 
-        Set aside a corrupt file, or one for which ``restore`` raises ValueError, and restore an
-        empty state. Raises StartError if the file exists but cannot be read: starting without
-        it would allocate devices that running pods use.
+        Rename a corrupt file, or a file for which ``restore`` raises ValueError, and restore an
+        empty state. Raises StartError if the file exists but cannot be read: starting without it
+        would allocate devices that running pods use.
         """
         self._file.remove_leftovers()
         try:

@@ -89,8 +89,8 @@ class PodClaims(ClaimManager):
     def admit(self, pod: Pod) -> None:
         """Allocate and reserve all claims of a pod, or none.
 
-        Raises Rejected if that fails. Otherwise the caller must call ``admitted``, or
-        ``unreserve`` if it cannot admit the pod.
+        Raises Rejected if that fails. Otherwise the caller must call ``admitted``, or ``unreserve``
+        if the pod cannot be admitted.
         """
         if not pod.resource_claims or self._runs_without(pod):
             return
@@ -158,12 +158,12 @@ class PodClaims(ClaimManager):
                 self._allocated.admitted(pod)
 
     def unreserve(self, pod: str) -> None:
-        """Undo ``admit`` of a pod (UID): release only the claims that it allocated."""
+        """Undo ``admit`` of a pod (UID): release only the claims that this admission allocated."""
         self.remove_pods(pod, also_allocated_before=False)
         self.flush()
 
     def remove_pods(self, *pods: str, also_allocated_before: bool = True) -> None:
-        """Remove ended pods (UIDs), and release their claims that no other pod uses.
+        """Remove ended pods (UIDs). Release each of their claims that no other pod uses.
 
         For a pod that was never admitted, pass ``also_allocated_before=False`` to keep claims
         that were allocated before its admission. Then call ``flush``, with no lock held.
@@ -213,8 +213,11 @@ class PodClaims(ClaimManager):
         return self._allocated.version
 
     def pod_version(self, pod: str) -> int:
-        """Return a number that grows whenever the claims of a pod (UID) change, and that is 0 while
-        it has none."""
+        """Return the version of a pod's claims. It increases with every change, and is 0 for a pod
+        without claims.
+
+        ``pod`` is the UID of the pod.
+        """
         return self._allocated.pod_versions.get(pod, 0)
 
     def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,5 @@
-"""Calls to claim drivers: prepare devices before containers start, unprepare released ones."""
+"""Calls to claim drivers: prepare devices before containers start, and unprepare released
+devices."""
 
 # Drivers are user code: they can be slow, raise any exception, or call the claim manager. So no
 # lock is held during a call. After the call, ``AllocatedClaims.record_prepared`` checks again
@@ -59,9 +60,9 @@ class Drivers:
         return all(key in prepared or key.driver not in self._drivers for key in devices)
 
     def prepare(self, pod: str) -> bool:
-        """Prepare the devices of a pod (UID) that are not prepared yet.
+        """Prepare the devices of a pod's claims that are not prepared yet. ``pod`` is the UID.
 
-        Return True if a driver was called and the pod still uses the claim. Raises
+        Return True if a driver was called and the pod still uses one of the prepared claims. Raises
         AllocationError for the first driver that fails.
         """
         changed = False

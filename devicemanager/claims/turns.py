@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class Turns:
-    """Lock that threads get in the order in which they ask for it. Thread-safe, not reentrant."""
+    """Lock that threads get in the order in which they request it. Thread-safe, not reentrant."""
 
     # ``threading.Lock`` has no order: a thread can take it again and again while others wait.
 

@@ -188,8 +188,11 @@ class LeaseController:
             heapq.heappop(self._queue)
 
     def _again(self, lease: _Lease, due: float, wait: float) -> None:
-        """Queue the next attempt: after ``wait`` seconds or, if ``wait`` is 0, one renewal interval
-        after ``due``, the deadline of the last attempt."""
+        """Queue the next attempt after ``wait`` seconds.
+
+        If ``wait`` is 0, the next attempt is one renewal interval after ``due``, the deadline of
+        the last attempt.
+        """
         now = time.monotonic()
         # As in the kubelet. Without jitter, nodes that joined together would always renew their
         # leases at the same time.

@@ -27,7 +27,7 @@ __all__ = ["PerNodeWatches", "SharedWatches", "check_descriptors"]
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
 _OTHER_FILES = 128
-"""Number of open files of a process other than its watches."""
+"""Number of open files that a process needs in addition to its watches."""
 
 
 class SharedWatches:

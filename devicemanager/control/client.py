@@ -94,9 +94,9 @@ class MockKubeletClient:
         body: object = None,
         timeout: float = 0.0,
     ) -> Any:
-        """Call an operation by its ``operationId`` in the OpenAPI document, and return its result,
-        or None if it has none. ``body`` is YAML or JSON as bytes, or an instance of the operation's
-        shape."""
+        """Call an operation by its ``operationId`` in the OpenAPI document, and return its result.
+        None if the operation has no result. ``body`` is YAML or JSON as bytes, or an instance of
+        the operation's shape."""
         check_seconds(timeout)
         return self._api.ask(name, *path, query=query, body=body, timeout=timeout)
 

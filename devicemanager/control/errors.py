@@ -33,8 +33,7 @@ class ControlError(DeviceManagerError):
 
 
 class ServerGone(ControlError):
-    """Error of a request to a control API that is not served, or that stopped before it
-    responded."""
+    """Error of a request to a server that does not run, or that stopped before it responded."""
 
 
 class HttpError(Exception):

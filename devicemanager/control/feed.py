@@ -42,7 +42,7 @@ _SENDING_SECONDS: Final = 1e-3
 streams then does not delay the kubelet, and a few streams get entries almost immediately."""
 _LONGEST_PAUSE: Final = 1.0
 _ANY: Final = "*"
-"""Name of all kinds, for waits for any entry."""
+"""Stands for all kinds, for a wait that any entry can end."""
 
 
 class Numbered(Protocol):

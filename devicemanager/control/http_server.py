@@ -9,11 +9,11 @@ limit. An ``HttpService``, created on the loop, responds to the requests. Limits
   ``IDLE_SECONDS``, and later ones within ``UPGRADED_SECONDS``. A part of a message does not extend
   the time. The connection counts as idle.
 * A client that reads nothing of a response for ``STALLED_SECONDS`` is disconnected.
-* All listeners together have ``max_connections()`` connections, so that the kubelet always has file
-  descriptors left. Each listener has an equal share of these connections. Clients of one listener
-  therefore cannot lock out clients of another.
-* If the share of a listener is used up, a new connection replaces the one that has been idle for
-  longest. An idle connection has no request in progress. If none is idle, the new connection is
+* All listeners together can have ``max_connections()`` connections, so that the kubelet always has
+  file descriptors left. Each listener has an equal share of these connections. Clients of one
+  listener therefore cannot lock out clients of another.
+* If the share of a listener is used up, a new connection replaces the connection that has been idle
+  for longest. An idle connection has no request in progress. If none is idle, the new connection is
   closed.
 """
 
@@ -317,8 +317,8 @@ class _Listener:
         """Connections without a request in progress, in the order in which they became idle."""
 
     def add(self, connection: _Connection) -> None:
-        """Add a new connection. If there are too many, close the one that has been idle for
-        longest, which may be the new one."""
+        """Add a new connection. If there are too many, close the connection that has been idle for
+        longest; this can be the new connection."""
         self._open.add(connection)
         self.set_idle(connection)
         if len(self._open) > self._most:

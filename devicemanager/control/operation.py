@@ -225,8 +225,8 @@ class OperationTable:
         return self._by_name[name]
 
     def get(self, path: str, members: str) -> _Decorator:
-        """Return a decorator for a function that only reads. ``members`` names the members of the
-        Python class that it implements, separated by spaces."""
+        """Return a decorator for a function that only reads. ``members`` are the names of the
+        Python members that the function implements, separated by spaces."""
         return self._adding("GET", path, members)
 
     def delete(self, path: str, members: str, workers: WorkersOf = Workers.ENDING) -> _Decorator:

@@ -164,7 +164,7 @@ def list_drivers(kubelet: MockKubelet) -> shapes.DriverList:
 
 @TABLE.get("/v1/dra/claims", "dra_status")
 def list_resource_claims(kubelet: MockKubelet) -> shapes.ResourceClaimList:
-    """List the ResourceClaims of the node, with their pods and devices, and what each one waits
+    """List the ResourceClaims of the node: their pods, their devices, and what each claim waits
     for."""
     return shapes.ResourceClaimList(items=list(kubelet.dra_status().claims))
 

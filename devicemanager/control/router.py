@@ -9,11 +9,11 @@ these steps:
 3. It finds the operation by path and method.
 4. It reads and checks the arguments (``request``).
 5. It calls the operation's function on a worker thread. Operations that call plugins have separate
-   threads (``Workers``), so operations that list or end them never wait for these calls.
+   threads (``Workers``), so an operation that lists or ends such calls never waits for them.
 6. It sends the result (``answer``). An error in any step becomes a problem response.
 
 Waits and streams use no thread while nothing happens. A wait is checked again after each entry of
-its feed that can end it. A stream sends the entries of its feed.
+its feed that can end the wait. A stream sends the entries of its feed.
 """
 
 from __future__ import annotations

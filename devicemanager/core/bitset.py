@@ -1,7 +1,7 @@
 """Sets of small numbers, represented as Python integers.
 
 Bit ``i`` of the integer stands for number ``i``. Union is ``|``, difference is ``& ~``, and the
-size is ``int.bit_count``. Each is fast even for sets of thousands of devices.
+size is ``int.bit_count``. These operations are fast even for sets of thousands of devices.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
 
 _MOST_REMOVED: Final = 10_000
-"""Limit for the lists of removed resources: the number of devices plus the number of lists."""
+"""Maximum size of the stored lists of removed resources. The size is the number of devices plus the
+number of lists."""
 
 
 @attrs.frozen

@@ -37,8 +37,10 @@ class DeviceIndex:
     without_nodes: int
     """Devices with a topology that has no nodes (Q13)."""
     impossible_node: int | None = None
-    """The smallest invalid NUMA node ID that a device names, which is not in ``per_node``; None if
-    all IDs are valid."""
+    """The smallest invalid NUMA node ID that a device names; None if all IDs are valid.
+
+    ``per_node`` does not have this ID.
+    """
 
     def bits(self, ids: Iterable[DeviceId]) -> int:
         """Return the set of devices with the given IDs; unknown IDs are ignored."""

@@ -39,8 +39,7 @@ from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceIndex
 
 DevicesPerNuma = Mapping[int, tuple[DeviceId, ...]]
-"""Map of a NUMA node ID to sorted device IDs; devices without topology are under
-``WITHOUT_TOPOLOGY``."""
+"""Sorted device IDs by NUMA node ID. Devices without topology are under ``WITHOUT_TOPOLOGY``."""
 
 
 @attrs.frozen
@@ -63,9 +62,9 @@ LEAKED = PodUid("")
 """Empty UID, which stands for the pod that uses the devices that quirk Q4 leaks."""
 
 AllocatedByResource = Mapping[ResourceName, AllocatedDevices]
-"""Map of a resource to its devices that are allocated to one container."""
+"""Devices that are allocated to one container, by resource."""
 AllocatedByContainer = Mapping[ContainerName, AllocatedByResource]
-"""Map of a container to its devices by resource, for one pod."""
+"""Devices that are allocated to one pod, by container and resource."""
 Entry = tuple[PodUid, ContainerName, ResourceName, AllocatedDevices]
 """One container's devices of one resource, as in the checkpoint."""
 
@@ -74,12 +73,12 @@ _NOTHING: Mapping[ResourceName, AllocatedDevices] = MappingProxyType({})
 
 @attrs.define(eq=False, repr=False)
 class _Index:
-    """Index of the devices of one resource that are in use, and of the pods that use them."""
+    """Index of the devices in use of one resource, and of the pods that use these devices."""
 
     users: dict[DeviceId, tuple[PodUid, ...]] = attrs.field(factory=dict)
-    """Map of a device to pod UIDs: one UID for each entry or reservation that names the device.
-    There are several only if containers of one pod reuse the device, or if another program
-    wrote the checkpoint."""
+    """Pod UIDs by device: one UID for each entry or reservation that names the device. A device has
+    several UIDs only if containers of one pod reuse the device, or if another program wrote the
+    checkpoint."""
     device_index: DeviceIndex | None = None
     """The numbering of devices on which ``bits`` is based."""
     bits: int = 0
@@ -173,7 +172,8 @@ class Ledger:
         return self._pods.keys()
 
     def snapshot(self) -> Mapping[PodUid, AllocatedByContainer]:
-        """Return all present allocations by pod UID. Cheap: only the outer dict is copied."""
+        """Return all current allocations by pod UID. The call is cheap: only the outer dict is
+        copied."""
         return dict(self._pods)
 
     def __contains__(self, pod: object) -> bool:
@@ -224,7 +224,8 @@ class Ledger:
         return 0 if index is None else len(index.users)
 
     def in_use(self, resource: ResourceName, device_index: DeviceIndex) -> int:
-        """Return the devices of a resource that are in use, as a set of the index's numbers."""
+        """Return the devices of a resource that are in use, as a bit set of their numbers in
+        ``device_index``."""
         index = self._index.get(resource)
         if index is None:
             return 0

@@ -12,7 +12,7 @@ import attrs
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 
 Amounts = Mapping[ResourceName, int]
-"""Limits or requests of a container or a pod: map of a resource to an amount."""
+"""Limits or requests of a container or a pod, by resource."""
 
 
 class RestartPolicy(StrEnum):
@@ -45,10 +45,10 @@ NO_ENTRIES: Final[Mapping[Any, Any]] = {}
 class Container:
     """One container of a pod spec.
 
-    ``limits`` maps each resource in ``resources.limits`` to a whole number: devices for
-    extended resources, milli-CPUs for ``cpu``, bytes for ``memory`` and hugepages.
-    ``requests`` has the requests in the same units, including those defaulted from limits.
-    ``restartable`` is true for an init container with ``restartPolicy: Always`` (a sidecar).
+    ``limits`` maps each resource in ``resources.limits`` to a whole number: devices for extended
+    resources, milli-CPUs for ``cpu``, bytes for ``memory`` and hugepages. ``requests`` has the
+    requests in the same units, including requests that default to the limits. ``restartable`` is
+    true for an init container with ``restartPolicy: Always`` (a sidecar).
     """
 
     name: ContainerName
@@ -58,8 +58,8 @@ class Container:
     claims: tuple[str, ...] = ()
     """``resources.claims``: names of the pod's resource claims that the container uses."""
     claim_requests: tuple[tuple[str, str], ...] = ()
-    """``resources.claims`` in order: the pod's name for the claim, and the request of the claim
-    whose devices the container uses; an empty request means all."""
+    """``resources.claims`` in order, as pairs: the pod's name for the claim, and the request of the
+    claim whose devices the container uses. An empty request means all requests."""
     image: str = attrs.field(default="", eq=False)
     """Shown in the pod's status; no decision depends on it."""
     restart_policy: RestartPolicy | None = None
@@ -83,8 +83,8 @@ class Pod:
     init_containers: tuple[Container, ...] = ()
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
     resource_claims: Mapping[str, str | None] = NO_ENTRIES
-    """``spec.resourceClaims``: map of the pod's name for a claim to the name of the ResourceClaim
-    in the pod's namespace; None if the claim is created from a template."""
+    """``spec.resourceClaims``: names of the ResourceClaims, by the names that the pod uses for
+    them; None for a claim that is created from a template."""
     termination_grace_period: int = 30
     """``spec.terminationGracePeriodSeconds``: seconds in which the containers must exit after
     the pod is deleted."""
@@ -97,8 +97,8 @@ class Pod:
     """Extended resources of containers that a resource claim provides instead of a plugin
     (``status.extendedResourceClaimStatus``)."""
     claim_statuses: Mapping[str, str | None] = NO_ENTRIES
-    """``status.resourceClaimStatuses``: map of the pod's name for a claim from a template to the
-    name of the ResourceClaim; None if the pod needs no claim."""
+    """``status.resourceClaimStatuses``: names of the ResourceClaims that were created from
+    templates, by the names that the pod uses for them; None if the pod needs no claim."""
     extended_claim: str | None = None
     """``status.extendedResourceClaimStatus``: name of the ResourceClaim that provides the pod's
     extended resources."""

@@ -90,7 +90,7 @@ _NONE: Final[Mapping[ContainerName, float]] = {}
 
 @attrs.frozen
 class PodUsage:
-    """Usage of a pod since the time ``since``, and the CPU time that was used before."""
+    """Usage of a pod since the time ``since``, and the CPU time used before."""
 
     usage: Usage
     since: float = 0.0
@@ -121,8 +121,8 @@ class CpuCounter:
     seconds: float = 0.0
 
     def update(self, cores: float, now: float) -> float:
-        """Add the time since the last update, during which ``cores`` were in use; return the CPU
-        time in seconds."""
+        """Add the CPU time of ``cores`` cores since the last update, and return the total in
+        seconds."""
         self.seconds += cores * max(0.0, now - self.updated)
         self.updated = max(now, self.updated)
         return self.seconds

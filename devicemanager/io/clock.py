@@ -13,7 +13,7 @@ guarantee makes cancelling the difficult part of ``SystemClock`` (``_cancel``). 
 2. The timer's callback is running on the timer thread: wait until it returns, unless the callback
    itself is the caller.
 3. The timer was the last one, and no callback is running: also wait until the thread has ended, so
-   that no thread of a kubelet remains after it has stopped.
+   that no thread remains after its kubelet has stopped.
 
 The function never waits for the callback of another timer.
 """

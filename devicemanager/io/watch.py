@@ -122,8 +122,9 @@ class Change:
 class DirectoryWatch:
     """Watch on the files in one directory, without subdirectories; thread-safe.
 
-    ``on_change`` is called on a thread of the watch, one change at a time. It must not call
-    :meth:`stop` or wait for it. A forked child process has no watch until it calls :meth:`start`.
+    ``on_change`` is called on a thread of the watch, one change at a time. The callback must not
+    call :meth:`stop` or wait for a call of it. A forked child process has no watch until it calls
+    :meth:`start`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The mock kubelet: its process, its sockets and directories, and the state that a restart keeps.
 
-Purpose: run the kubelet's side of the device plugin API on real sockets, without a cluster,
-and let a test see and control all of it.
+Purpose: run the kubelet's side of the device plugin API on real sockets, without a cluster, and let
+a test observe and control the kubelet.
 
 Inputs: ``Settings``, pod manifests, plugins that register on ``kubelet.sock`` or are found by the
 plugin watcher, and calls of PodResources clients. Outputs: admissions with the devices and settings

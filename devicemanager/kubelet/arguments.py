@@ -1,4 +1,4 @@
-"""Checks of the arguments of a kubelet's methods, made before the method has any effect."""
+"""Argument checks, which each ``MockKubelet`` method makes before it changes anything."""
 
 from __future__ import annotations
 
@@ -117,9 +117,10 @@ def parser() -> Callable[[Source], Pod]:
 
 
 def embedded_claims(manifest: Source) -> tuple[JsonClaim, ...]:
-    """Return the ResourceClaims that a manifest contains beside the Pod.
+    """Return the ResourceClaims that a manifest contains in addition to the Pod.
 
-    Only a text or a file can contain them. Raises ManifestError for an invalid claim.
+    Only a text or a file can contain claims; for any other source the result is empty. Raises
+    ManifestError for an invalid claim.
     """
     if not isinstance(manifest, str | Path):
         return ()

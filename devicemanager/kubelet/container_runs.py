@@ -1,4 +1,4 @@
-"""Run a command with the settings of a container."""
+"""Run a command with the environment variables, mounts and devices of a container."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["bundle_of", "run_with_options"]
 def bundle_of(
     options: RunOptions, command: Sequence[str], rootfs: Path, cdi: Path | None = None
 ) -> Bundle:
-    """Return the bundle of a container with these settings.
+    """Return the OCI bundle of a container with these settings.
 
     ``cdi`` is the directory with CDI files; None selects the host's directories. Raises OciError
     and CdiError for settings that cannot be applied on this host.
@@ -51,7 +51,7 @@ def run_with_options(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command with the settings of a container, and return the completed process.
 
-    Its ``stderr`` begins with a line for each setting that could not be applied.
+    The ``stderr`` of the process begins with a line for each setting that could not be applied.
     """
     made = bundle_of(options, command, rootfs, cdi)
     done = run(made, backend, capture_output=True, text=True, timeout=timeout)

@@ -1,7 +1,7 @@
-"""Direct calls to a plugin, with any devices and without a pod: for tests of RPC handlers.
+"""Direct calls to a plugin without a pod, for tests of the plugin's RPC handlers.
 
-Each call uses a separate connection, does not change the kubelet's state, and is recorded
-in the call log like any other call.
+The caller chooses the device IDs. Each call uses a separate connection, does not change the
+kubelet's state, and is recorded in the call log like any other call.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class DirectCalls:
-    """Calls by a test to the plugin that serves a resource, without a pod.
+    """Methods with which a test calls the plugin of a resource without a pod.
 
     ``MockKubelet`` documents the methods.
     """

@@ -94,10 +94,10 @@ class Directories:
     ) -> None:
         """Check the paths, create the directories (mode 0750), and remove stale sockets.
 
-        ``removes_files``: also remove all other files in ``plugin_dir``, except the checkpoint
-        and its set-aside copies. ``deprecation_file``: create an empty file ``DEPRECATION`` in
-        ``plugin_dir``. ``keeps_sockets``: leave the plugins' sockets in place. ``serves_pods``:
-        also prepare the directory of the Pods API.
+        ``removes_files``: also remove all other files in ``plugin_dir``, except the checkpoint and
+        the damaged checkpoints that earlier starts renamed. ``deprecation_file``: create an empty
+        file ``DEPRECATION`` in ``plugin_dir``. ``keeps_sockets``: leave the plugins' sockets in
+        place. ``serves_pods``: also prepare the directory of the Pods API.
 
         Raises StartError, and removes nothing, if another kubelet uses these directories or if
         other users could change one of the directories.
@@ -146,9 +146,9 @@ def _check_stale(socket: Path) -> None:
 
 
 def _is_stale_kubelet_socket(socket: Path) -> bool:
-    """True if a killed kubelet left this socket behind.
+    """True if this socket was left behind by a kubelet that was killed.
 
-    The socket has the public name, or the private name that a server uses while it starts.
+    A kubelet's socket has its public name, or the private name that a server uses while it starts.
     """
     is_kubelet = socket.name in (KUBELET_SOCKET, PODS_API_SOCKET) or sockets.is_private_name(
         socket.name
@@ -297,8 +297,7 @@ class TemporaryRoot:
     """
 
     def __init__(self, owner: object, *, in_memory: bool = False) -> None:
-        """Create the directory, with ``in_memory`` on a file system in memory if the host has such
-        a file system.
+        """Create the directory. ``in_memory`` selects a file system in memory, if the host has one.
 
         Raises StartError if no directory can be created.
         """
@@ -313,8 +312,8 @@ class TemporaryRoot:
     def ensure(self) -> None:
         """Create the directory again under the same path if ``remove`` has removed it.
 
-        Raises StartError if that fails or if the path exists, because another program may own it
-        now.
+        Raises StartError if the directory cannot be created, or if the path exists: another program
+        may own it now.
         """
         owner = self._owner()
         if self._remove.alive or owner is None:

@@ -31,8 +31,11 @@ Entry = Event | Call
 """An event or a call."""
 
 Place = tuple[int, int, int]
-"""Position of an event or call among all events and calls. For an event: its number, 0, 0. For a
-call: the number of the latest event when the call ended, 1, the call's number."""
+"""Position of an event or call among all events and calls, as three numbers that sort in order.
+
+An event has its number, 0 and 0. A call has the number of the latest event at the call's end, 1,
+and the call's number.
+"""
 
 
 def place(entry: Entry) -> Place:
@@ -81,9 +84,10 @@ class Expected:
     ) -> Self:
         """Expect an event of one of these kinds (default: any kind) within ``within`` seconds.
 
-        The other criteria are optional. The event must have this ``resource`` and ``pod`` (a
-        UID). Its message must contain ``text``, or match it if it is a pattern. ``where(event)``
-        must return True; it can be called more than once for the same event.
+        The other criteria are optional. The event must have this ``resource`` and ``pod`` (a UID).
+        Its message must contain ``text``; if ``text`` is a pattern, the pattern must match the
+        message. ``where(event)`` must return True; it can be called more than once for the same
+        event.
 
         Raises RequestError for an unknown kind and for an invalid UID, text, function or time.
         """
@@ -175,8 +179,8 @@ Step = Expected | EventKind | str
 class Watch:
     """Collector of all events and calls after the mark ``since``; a context manager.
 
-    It collects first the stored events and calls, and later each new event and call. ``wake`` is
-    called for every new event and call, on the thread that published it.
+    It first collects the stored events and calls, then each new one. ``wake`` is called for every
+    new event and call, on the thread that published it.
     """
 
     def __init__(

@@ -17,7 +17,8 @@ __all__ = ["GpuStats", "gpu_stats"]
 
 _PRODUCT: Final = "nvidia.com/gpu.product"
 _MEMORY: Final = "nvidia.com/gpu.memory"
-"""Labels that GPU Feature Discovery sets: the model, and the memory of each GPU in MiB."""
+"""Labels that GPU Feature Discovery sets: ``_PRODUCT`` is the model, ``_MEMORY`` the memory of each
+GPU in MiB."""
 _DEFAULT_MODEL: Final = "virtual"
 _DEFAULT_MEMORY: Final = 16384
 _MIB: Final = 1 << 20
@@ -31,11 +32,11 @@ class GpuStats:
     """ID of the device, which the NVIDIA device plugin sets to the UUID of the GPU."""
     model: str
     pod: Pod | None
-    """Pod with the running container that has the GPU; None if there is none."""
+    """Pod of the running container to which the GPU is allocated; None if there is none."""
     container: str
-    """Name of the running container that has the GPU; empty if there is none."""
+    """Name of the running container to which the GPU is allocated; empty if there is none."""
     utilization: float
-    """Percentage of the time in which the GPU works."""
+    """Utilization of the GPU in percent."""
     used: int
     """Used memory in MiB."""
     free: int

@@ -23,8 +23,8 @@ class PluginStatus:
 
     resource: str
     endpoint: str
-    """File name of the plugin's socket. It is the socket's path if the plugin watcher found the
-    plugin, and the resource name if only the checkpoint names the resource."""
+    """File name of the plugin's socket. If the plugin watcher found the plugin, it is the path of
+    the socket. If only the checkpoint names the resource, it is the resource name."""
     connected: bool
     """True while the plugin's ListAndWatch stream is open; False during the grace period."""
     pre_start_required: bool

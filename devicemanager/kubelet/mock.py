@@ -94,9 +94,9 @@ class MockKubelet:
     Use it as a context manager, or call ``start`` and ``stop``. All methods are thread-safe.
     Event callbacks cannot start or stop the kubelet.
 
-    Without ``root``, the constructor creates a temporary directory with a short path: under
-    TMPDIR, unless TMPDIR is itself a long path. With ``Settings.durability`` ``process``, and if
-    TMPDIR is not set, the directory is in memory. It remains while the kubelet is stopped, and is
+    Without ``root``, the constructor creates a temporary directory with a short path: under TMPDIR,
+    unless TMPDIR is itself a long path. With ``Settings.durability`` ``process``, and if TMPDIR is
+    not set, the directory is in memory. The directory remains while the kubelet is stopped, and is
     removed by ``close``, at the end of the with block, or when the program exits.
 
     A method whose name ends in ``_async`` does the same as the method without this suffix, and
@@ -526,10 +526,10 @@ class MockKubelet:
     def delete(self, uid: str, grace_period: float | None = None) -> None:
         """Delete a pod gracefully: request that its containers exit, and start no more of them.
 
-        The pod keeps its devices until all containers have exited (``exit_container``), or
-        until they are killed after the grace period. The pod is removed afterwards, as by
-        ``terminate``. The grace period is in seconds of the kubelet's clock, at least 1; the
-        default is the pod's ``terminationGracePeriodSeconds``. A second call can only shorten it.
+        The pod keeps its devices until all containers have exited (``exit_container``), or until
+        they are killed after the grace period. The pod is removed afterwards, as by ``terminate``.
+        The grace period is in seconds of the kubelet's clock, at least 1; the default is the pod's
+        ``terminationGracePeriodSeconds``. A second call can only shorten the grace period.
 
         Raises RequestError for an unknown UID.
 
@@ -778,8 +778,9 @@ class MockKubelet:
     ) -> Event:
         """Wait for the next event of one of these kinds (default: any kind) and return it.
 
-        The event must match all given criteria: the resource, the pod (a UID), a message that
-        contains ``text`` or matches it if it is a pattern, and ``where(event)``.
+        The event must match all given criteria: ``resource``, ``pod`` (a UID), ``text`` and
+        ``where(event)``. The event's message must contain ``text``; if ``text`` is a pattern, the
+        pattern must match the message.
 
         By default the event must come after the start of the wait. ``since`` selects events after
         a ``mark``, or after the event with that number. ``after`` does the same as ``since`` with
@@ -804,9 +805,9 @@ class MockKubelet:
     ) -> Call:
         """Wait for the next call that matches these criteria, and return it.
 
-        ``CallCriteria`` has the criteria. The call must end after the start of the wait, or after
-        the mark ``since``. Raises WaitTimeout after ``timeout`` seconds, with a report of what
-        happened.
+        ``CallCriteria`` describes the criteria. The call must end after the start of the wait, or
+        after the mark ``since``. Raises WaitTimeout after ``timeout`` seconds, with a report of
+        what happened.
         """
         expected = Expected.call(resource, where=where, within=timeout, **criteria)
         return self._waits.call(expected, since)
@@ -890,8 +891,8 @@ class MockKubelet:
 
     @property
     def resource_claims(self) -> ResourceClaims:
-        """The ResourceClaims in memory, such as those of ``admit``. Tests can change them at any
-        time.
+        """The ResourceClaims in memory, including those that were passed to ``admit``. Tests can
+        change them at any time.
 
         Raises RequestError if the kubelet version has no DRA, or if the kubelet reads claims from
         an API server.

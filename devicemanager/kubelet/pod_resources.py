@@ -20,7 +20,7 @@ __all__ = ["FaultyResponses", "api_profile", "prepare"]
 
 
 def api_profile(settings: Settings) -> Profile:
-    """Return the methods and fields that PodResources has in the settings' kubelet version."""
+    """Return the PodResources methods and fields of the kubelet version in ``settings``."""
     behaviour = settings.behaviour
     disabled = behaviour.has_get_allocatable and not behaviour.get_allocatable_enabled
     return Profile(

@@ -11,8 +11,9 @@ The events of WatchPods are those of the kubelet's status manager (``updateStatu
 
 * ADDED when the pod has its first status: it was admitted or rejected.
 * MODIFIED when the status has changed, or the deletion has begun.
-* DELETED when the pod has ended, although ListPods has it until it is deleted. Its deletion sends
-  nothing. If the pod is deleted before it has ended, MODIFIED with its final phase comes first.
+* DELETED when the pod has ended, although ListPods returns the pod until its deletion. The deletion
+  itself sends nothing. If the pod is deleted before it has ended, MODIFIED with its final phase
+  comes first.
 """
 
 from __future__ import annotations

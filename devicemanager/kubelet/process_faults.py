@@ -160,7 +160,7 @@ class FaultActions:
         self._resume(self._life.replace(first=check))
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
-        """Call ``act`` after ``seconds`` of the clock, unless the user stops the kubelet before.
+        """Call ``act`` after ``seconds`` of the clock, unless the user stops the kubelet earlier.
 
         With 0 seconds, ``act`` is called on this thread before the method returns.
         """

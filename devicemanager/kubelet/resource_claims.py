@@ -56,7 +56,7 @@ class LazyResourceClaims:
 
     @property
     def are_allocated(self) -> bool:
-        """True if the claims of pods are allocated when they are admitted."""
+        """True if the kubelet allocates the claims of a pod when it admits the pod."""
         return self._in_memory is not None and self._in_memory.are_allocated
 
     def allocation(

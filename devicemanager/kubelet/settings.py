@@ -170,7 +170,8 @@ def _as_gates(value: Any) -> Mapping[str, bool]:
 
 
 def _options_rejected(settings: Settings) -> str:
-    """Return the kubelet's error for topology options whose feature gates are disabled.
+    """Return the kubelet's error for topology options whose feature gates are disabled; empty if
+    there are none.
 
     Follows cmd/kubelet/app/server.go, v1.28.
     """

@@ -133,7 +133,8 @@ class Waits:
         return number if isinstance(number, Mark) else Mark(number, now.call)
 
     def event(self, expected: Expected, since: Mark | int | None, after: int | None) -> Event:
-        """Wait for one event after ``since`` or ``after``, and return it."""
+        """Wait for one event after the mark ``since`` or after event number ``after``, and return
+        it."""
         (found,) = self.sequence([expected], self.mark(since, after))
         return cast(Event, found)
 
@@ -143,7 +144,7 @@ class Waits:
         return cast(Event, found)
 
     def call(self, expected: Expected, since: Mark | None) -> Call:
-        """Wait for one call after ``since``, and return it."""
+        """Wait for one call after the mark ``since``, and return it."""
         (found,) = self.sequence([expected], since)
         return cast(Call, found)
 

@@ -71,7 +71,7 @@ class PodsClient:
         return self._read(v1alpha1_grpc.GET_POD, self._call(v1alpha1_grpc.GET_POD, request), read)
 
     def watch_pods(self, timeout: float | None = None) -> PodWatch:
-        """Watch the pods: an ``ADDED`` event for each, ``INITIAL_SYNC_COMPLETE``, then changes.
+        """Watch the pods: ``ADDED`` for each existing pod, ``INITIAL_SYNC_COMPLETE``, then changes.
 
         Iterate over the result, and end it with ``cancel`` or a with block. The iteration raises
         DeadlineExceeded after ``timeout`` seconds; None for no limit.

@@ -68,7 +68,8 @@ class PodsServer:
     def start(self) -> None:
         """Start listening. Creates the directory if needed and replaces a stale socket.
 
-        Raises SocketPathError (too long, relative), SocketInUse or ServeError.
+        Raises SocketPathError for an invalid path, SocketInUse if another process is listening, or
+        ServeError.
         """
         with self._lock:
             if self._running is not None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 
 CHANNEL_SIZE = 100
-"""Number of unread events in a queue that is full if its client is too slow (``WatchPods``,
-pkg/kubelet/apis/pods/server.go, v1.37). A shorter queue is never full."""
+"""Number of unread events from which a queue counts as full if its client is too slow
+(``WatchPods``, pkg/kubelet/apis/pods/server.go, v1.37). A shorter queue is never full."""
 
 PATIENCE = 1.0
 """Seconds without reading after which a client is too slow."""
@@ -73,7 +73,7 @@ class Watcher:
         return self._bytes >= LIMIT_BYTES or self._clock() - self._stalled_since >= PATIENCE
 
     def close(self) -> None:
-        """Accept no more events. The reader still gets those in the queue. Idempotent."""
+        """Accept no more events. The reader still gets the events in the queue. Idempotent."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()

@@ -258,8 +258,8 @@ decision_reason = <kubernetes.authorization.Decision>.reason() string
 decision_error = <kubernetes.authorization.Decision>.error() string
 decision_errored = <kubernetes.authorization.Decision>.errored() bool
 """
-"""Functions of an authorizer. Selectors cannot call them, because they have no authorizer
-variable."""
+"""Functions of an authorizer. Selectors cannot call these functions, because selectors have no
+authorizer variable."""
 
 FORMATS = (
     "dns1123Label",

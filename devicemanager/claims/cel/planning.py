@@ -253,7 +253,7 @@ _SPECIAL: dict[str, Callable[[_Planner, Call], Step]] = {
 _CONVERSIONS = frozenset(
     {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
 )
-"""Functions that are evaluated when the program is created if their argument is a constant."""
+"""Functions whose calls with a constant argument are evaluated when the program is created."""
 _WITH_PATTERN = frozenset({"matches", "find", "findAll"})
 """Functions whose second argument is a regular expression."""
 _SELECTIONS = frozenset({"_[_]", "_?._", "_[?_]"})

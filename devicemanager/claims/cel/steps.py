@@ -108,7 +108,7 @@ def charged(step: Step) -> Step:
 
 
 def uncharged(step: Step) -> Step:
-    """Return a step that evaluates ``step``, which reads a variable, and costs one unit less."""
+    """Return a step that evaluates ``step``, and costs one unit less. ``step`` reads a variable."""
 
     def run(scope: Scope) -> Value:
         scope.meter.cost -= 1

@@ -151,7 +151,7 @@ class Inference:
     def assign(self, targets: Sequence[Type], values: Sequence[Type]) -> bool:
         """Return True if each value's type is assignable to its target.
 
-        In this case, bind type variables to the types that this requires.
+        If so, bind the type variables to the types that make the values assignable.
         """
         trial = dict(self._bindings)
         if not _assignable_all(trial, targets, values):

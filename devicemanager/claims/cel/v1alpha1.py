@@ -6,8 +6,8 @@ Out: an ``Expression``; or CompileError at admission, EvaluationError for a devi
 These constraints differ from DRA selectors (``dra``) in three ways:
 
 * The variable ``device`` is a flat map of attributes.
-* A string that is compared with a quantity or version is parsed as one, as in
-  ``device.memory >= '10Gi'``.
+* A string that is compared with a quantity or version is parsed as that type, as in ``device.memory
+  >= '10Gi'``.
 * ``==`` of values of different types is False, not an error.
 """
 

@@ -75,7 +75,7 @@ class TypeName(NamedTuple):
 
 @attrs.frozen
 class Optional:
-    """Optional value. ``NONE`` is the empty one."""
+    """Optional value. ``NONE`` is the empty optional value."""
 
     value: Value
     has_value: bool = True

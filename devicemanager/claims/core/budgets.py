@@ -38,7 +38,7 @@ Counts = tuple[int, ...]
 Costs = tuple[int, ...]
 """One amount for each budget of a pool: the charge of a device, or the headroom."""
 Division = tuple[Counts, ...]
-"""For each group of devices in a pool, how many devices of the group each demand gets."""
+"""For each group of devices in a pool, the number of devices that each demand gets."""
 
 
 def assign(view: LedgerView, demands: Sequence[Demand], steps: StepBudget) -> list[int] | None:
@@ -82,7 +82,8 @@ class _Group:
 
     devices: int
     size: int
-    """Number of devices; or, if less, the number of devices that the demands in ``users`` need."""
+    """Number of devices. If the demands in ``users`` need fewer devices, it is this smaller
+    number."""
     cost: Costs
     users: Counts
     """Indexes of the demands that can use the devices."""
@@ -295,7 +296,7 @@ def _rest(left: Costs, cost: Costs, count: int, later: Sequence[bool]) -> Costs:
 
 
 def _room(group: _Group, left: Costs) -> int:
-    """Return how many devices of the group the headroom ``left`` can pay for."""
+    """Return the number of devices of the group for which the headroom ``left`` suffices."""
     room = group.size
     for have, each in zip(left, group.cost, strict=True):
         if each:

@@ -14,7 +14,7 @@ Declared = tuple[tuple[Hashable, frozenset[str]], ...]
 """For each counter set that a device uses, the names of the device's groups in this set."""
 
 _NO_GROUPS = frozenset({""})
-"""Groups of a device that declares none. Such devices are compatible only with each other."""
+"""Groups of a device that declares no groups. Such devices are compatible only with each other."""
 
 
 @attrs.frozen(eq=False)
@@ -25,8 +25,7 @@ class Groups:
     """Groups by device number. A device that is not in the mapping is compatible with all
     devices."""
     in_use: Mapping[Hashable, frozenset[str]] = attrs.field(factory=dict)
-    """For each counter set in use before the search, the groups that all devices using it have in
-    common."""
+    """For each counter set, the common groups of its devices that were in use before the search."""
 
     @classmethod
     def of(cls, declared: Mapping[int, Declared], others: Iterable[Declared]) -> Groups:
@@ -43,7 +42,8 @@ class Groups:
 
 
 def groups_of(names: Sequence[str]) -> frozenset[str]:
-    """Return the groups of a device in a counter set. ``names`` is empty if it declares none."""
+    """Return the groups of a device in a counter set. ``names`` is empty if the device declares no
+    groups."""
     return frozenset(names) or _NO_GROUPS
 
 

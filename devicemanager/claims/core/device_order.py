@@ -105,7 +105,8 @@ class Distinct:
 def are_distinct(values: Values, others: Sequence[Values]) -> bool:
     """True if no value is in one of the ``others``.
 
-    False if ``values`` is empty, because its type is unknown, and there are others.
+    Also False if ``values`` is empty and there are others, because the type of an empty list is
+    unknown.
     """
     return not others or (bool(values) and all(values.isdisjoint(each) for each in others))
 
@@ -194,7 +195,8 @@ class OrderedProblem:
         return _Search(self, pruning).run()
 
     def _fits_alone(self, claim: int) -> bool:
-        """True if one claim fits without the others. If not, the claims do not fit together."""
+        """True if the claim fits without the other claims. If not, the claims do not fit
+        together."""
         alone = attrs.evolve(self, claims=self.claims[claim : claim + 1])
         try:
             return _Search(alone, _Pruning.of(alone)).run() is not None
@@ -243,7 +245,7 @@ class _Taken:
     constraints: int
     """Number of constraints to which the device was added."""
     charges: bool
-    """True if its counters are reserved."""
+    """True if the device's counters are reserved."""
     amounts: Amounts
     """Consumed amounts of a shareable device."""
 
@@ -463,8 +465,11 @@ class _Search:
         )
 
     def _reserve(self, number: int) -> bool:
-        """Charge a device to its budget. Return False if the budget is too small, or if the device
-        is incompatible with devices that charge it."""
+        """Charge a device to its budget.
+
+        Return False if the budget is too small, or if the device is incompatible with another
+        device that charges the same budget.
+        """
         budget = self._budget(number)
         charge = self._devices[number].charge
         # An overdrawn budget blocks all devices that charge it.
@@ -509,7 +514,7 @@ class _Pruning:
 
     problem: OrderedProblem
     accepted: tuple[tuple[tuple[int, ...], ...], ...]
-    """Permitted candidates of each option: index claim, request, option."""
+    """Permitted candidates of each option, indexed by claim, request and option."""
     kind_of: Sequence[int]
     """Kind of each device. Devices of one kind are interchangeable for every option."""
     last_error: tuple[int, int]

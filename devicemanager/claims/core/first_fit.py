@@ -86,7 +86,7 @@ class _Attempt:
     tiers: list[Tiers]
     """Free amounts of each requested resource, after the allocations of this search."""
     extra: int
-    """Steps that each pick costs in addition to the usual one, for reading the tiers."""
+    """Steps that each pick costs for reading the tiers, in addition to the usual step."""
     picked: list[int] = attrs.field(factory=list)
 
 

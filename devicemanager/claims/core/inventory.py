@@ -47,7 +47,7 @@ class ConsumableCapacity:
     total: int
     """Usable capacity, rounded down to whole blocks."""
     block: int
-    """Size of a block, more than 0. Allocated amounts are multiples of it."""
+    """Size of a block, more than 0. Allocated amounts are multiples of this size."""
 
 
 @attrs.frozen(eq=False)
@@ -59,7 +59,7 @@ class Device:
 
     key: DeviceKey
     attributes: Mapping[str, Hashable] = attrs.field(factory=dict)
-    """Attributes of the device, including those of its pool, without attributes that have no value.
+    """Attributes of the device and of its pool. Attributes without a value are omitted.
 
     Two values are equal in Python exactly if the API treats them as equal.
     """
@@ -111,7 +111,8 @@ class Inventory:
     kind_of: tuple[DeviceKind, ...]
     """Kind of each device; the index is the device number."""
     _by_attributes: tuple[tuple[Mapping[str, Hashable], int], ...] = attrs.field(repr=False)
-    """Each mapping of attributes with the set of devices that have it, by lowest device."""
+    """Each mapping of attributes with the set of devices that have it, sorted by lowest device
+    number."""
     _partitions: dict[tuple[str, ...], Mapping[tuple[Hashable, ...], int]] = attrs.field(
         factory=dict, repr=False
     )

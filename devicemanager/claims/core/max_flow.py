@@ -73,7 +73,7 @@ class _Network:
         return True
 
     def _augment(self, start: int, wanted: int) -> int:
-        """Give the demand ``start`` more devices, at most ``wanted``; return how many.
+        """Give the demand ``start`` more devices, at most ``wanted``; return their number.
 
         The devices move along one shortest augmenting path. Return 0 if there is no such path.
         """

@@ -26,12 +26,12 @@ class AccessMode(enum.Enum):
 
 @attrs.frozen
 class Exclusion:
-    """A rule, with the devices that it excludes and that no earlier rule excludes."""
+    """A rule, with the devices that it is the first to exclude."""
 
     rule: str
     """Text for users, such as ``device.memory >= '40Gi' is false``."""
     devices: int
-    """The set of devices whose first excluding rule is this one."""
+    """The set of devices that this rule excludes, and that no earlier rule excludes."""
 
 
 @attrs.frozen
@@ -141,7 +141,8 @@ class Limits:
     devices: int = 32
     """Maximum number of devices per claim (AllocationResultsMaxSize of resource.k8s.io)."""
     first_fit: int = 2_000
-    """Number of picks after which first fit stops and ``decide`` takes over, if it can."""
+    """Number of picks after which first fit stops. ``decide`` then takes over, if it supports the
+    requests."""
     total: int = 100_000
     """Maximum number of steps to evaluate constraints and search; then the outcome is
     ``Undecided``."""
@@ -191,8 +192,8 @@ class Rejection:
     """Each device that is not in ``usable``, under the first rule that excludes it."""
     short: tuple[tuple[str, str], ...] = ()
     """Pairs of a pool and a name. For the cause BUDGET, the name is that of a budget that cannot
-    pay for all usable devices. For AMOUNTS, it is that of a resource of which too little is free.
-    Empty for other causes."""
+    pay for all usable devices. For AMOUNTS, it is the name of a resource of which too little is
+    free. Empty for other causes."""
     collides: tuple[tuple[str, str], ...] = ()
     """For the cause TOGETHER: the claim and the position of each request with which this one does
     not fit. If any one of these requests is left out, the others fit."""
@@ -237,8 +238,8 @@ class Undecided:
 
     steps: int
     unexamined: tuple[tuple[str, str], ...] = ()
-    """Claims, each with the label of a request or alternative for which the search had not yet
-    ruled out all devices, or combinations of devices."""
+    """Requests and alternatives for which the search had not yet ruled out every combination of
+    devices, as pairs of claim and label."""
     is_out_of_time: bool = False
     """True if the caller's time limit ended the search; False if the step limit did."""
 

@@ -54,9 +54,10 @@ def rejections(
 ) -> tuple[Rejection, ...]:
     """Return a rejection for each alternative of some requests, to explain why claims do not fit.
 
-    If requests do not fit even alone, return these, and all that were not examined because the
-    steps ran out. If every request fits alone, return requests that do not fit together. If any one
-    of these is left out, the others fit. ``fits`` searches for devices for claims, with ``steps``.
+    If requests do not fit even alone, the result has these requests, and all requests that were not
+    examined because the steps ran out. If every request fits alone, the result has requests that do
+    not fit together, but do if any one of them is left out. ``fits`` searches for devices for
+    claims, with ``steps``.
     """
     call = _Reasons(view, ledger, claims, limits, steps)
     sieved = [[call.sieve(choice) for choice in choices] for choices in _choices(claims)]
@@ -157,7 +158,7 @@ def _choices(claims: Sequence[Claim]) -> Iterator[list[Choice]]:
 
 @attrs.frozen(eq=False)
 class _Sieved:
-    """Alternative after the cheap rules, which only count devices, were applied."""
+    """Alternative to which the cheap rules were applied. These rules only count devices."""
 
     problem: Problem
     rejection: Rejection
@@ -371,7 +372,8 @@ class _Sieve:
             self.rest ^= found
 
     def exclude_unavailable(self, ledger: Ledger) -> None:
-        """Exclude devices that other claims use, then those with too little capacity or budget."""
+        """Exclude devices that other claims use, then devices with too little capacity or
+        budget."""
         if self._alternative.mode is AccessMode.ADMIN:
             return
         self._other_claims(ledger)

@@ -205,7 +205,7 @@ class _Call:
     def _is_possible(
         self, chosen: Sequence[Choice | None], options: Sequence[Sequence[Choice]]
     ) -> bool:
-        """False if there are certainly too few whole devices for all requests, else True.
+        """True unless there are certainly too few whole devices for all requests.
 
         A request without a choice can use the devices of all its options, and needs the smallest
         count of these.

@@ -97,7 +97,7 @@ def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
 def served_by_dra(
     pod: Object, allocatable: Mapping[str, Any], resources: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return those extended resources in a pod's requests that DRA serves on a node.
+    """Return the extended resources in a pod's requests that DRA serves on a node.
 
     The result maps each resource to its DeviceClass. DRA does not serve a resource while a device
     plugin has allocatable devices of it.

@@ -263,8 +263,9 @@ class _Reader:
     def _compared(
         self, constraint: int, derived: Mapping[str, str]
     ) -> Callable[[int], Values | None]:
-        """Return a function that returns, for a device number, the values of the device that a
-        constraint compares for a request. It returns None if the device has no such values.
+        """Return a function that gets a device number, and returns the device's values that a
+        constraint compares for a request. The function returns None if the device has no such
+        values.
 
         ``derived``: the expressions of the request's derived attributes, by name.
         """
@@ -363,7 +364,7 @@ class Candidate:
         return self._has_capacity(source, name)
 
     def is_one_of_all(self, number: int) -> bool:
-        """True if ``allocationMode: All`` includes a device."""
+        """True if a request with ``allocationMode: All`` includes the device."""
         source = self.call.offer.sources[number]
         if not self._is_selectable(source):
             return False

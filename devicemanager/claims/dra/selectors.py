@@ -128,8 +128,7 @@ class Selectors:
     def _evaluate(self, expression: str, device: Device, steps: StepBudget) -> bool | str:
         """Return the result of an expression, or its error as text.
 
-        Devices that differ only in attributes that the expression does not read share one
-        result.
+        Devices with equal values of all attributes that the expression reads share one result.
         """
         try:
             selector = compile_selector(expression, features=self._features)

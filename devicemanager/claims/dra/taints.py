@@ -14,8 +14,8 @@ def are_tolerated(
 ) -> bool:
     """True if no taint prevents the allocation.
 
-    ``every``: True if taints with any effect prevent it; False to check only NoSchedule and
-    NoExecute.
+    ``every``: True if taints with any effect prevent the allocation; False to check only NoSchedule
+    and NoExecute.
     """
     return all(
         any(tolerates(each, taint) for each in tolerations)

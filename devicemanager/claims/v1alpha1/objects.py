@@ -72,7 +72,7 @@ class DeviceClass:
     driver: str = ""
     device_type: str = ""
     constraints: str = ""
-    """CEL expression about the variable ``device``; an empty one matches every device."""
+    """CEL expression about the variable ``device``; an empty expression matches every device."""
     admin_access: bool = False
     configs: tuple[ConfigReference, ...] = ()
 

@@ -92,7 +92,7 @@ class Constraints:
         factory=dict, init=False
     )
     _count: list[int] = attrs.field(factory=lambda: [0], init=False)
-    """Number of answers, as the only element."""
+    """Number of cached results, as the only element of a list."""
 
     @_names.default
     def _all_names(self) -> tuple[str, ...]:
@@ -104,8 +104,9 @@ class Constraints:
     def apply(self, text: str, devices: int, steps: StepBudget) -> tuple[int, dict[str, int]]:
         """Return the subset of ``devices`` that satisfy the constraint ``text``.
 
-        Also return the sets of the other devices, by the reason why they do not satisfy it.
-        Raises ConstraintsCutOff if the steps are spent before all devices are evaluated.
+        Also return the sets of the other devices, by the reason why they do not satisfy the
+        constraint. Raises ConstraintsCutOff if the steps are spent before all devices are
+        evaluated.
         """
         expression = cel.compile_v1alpha1(text)
         if expression is None:
@@ -268,7 +269,7 @@ class Resolver:
     def _qualify(
         self, detail: api.ClaimDetail, classes: tuple[api.DeviceClass, ...]
     ) -> tuple[tuple[AcceptedDevices, ...], tuple[Exclusion, ...]]:
-        """Return the devices that each class accepts, and the rules that exclude the others.
+        """Return the devices that each class accepts, and the rules that exclude all other devices.
 
         A device belongs to the first class that accepts it.
         """

@@ -81,8 +81,8 @@ from devicemanager.core.rejection import Rejected, rejected_by_allocation
 from devicemanager.core.topology import Hint, NumaTopology, ProviderHints, TopologyPolicy
 
 Reusable = dict[ResourceName, frozenset[DeviceId]]
-"""Map of a resource to the devices of ordinary init containers that later containers of the
-pod may reuse (the kubelet's ``devicesToReuse``)."""
+"""Devices of ordinary init containers that later containers of the pod may reuse, by resource (the
+kubelet's ``devicesToReuse``)."""
 
 NO_AFFINITY = Hint(None, True)
 
@@ -90,12 +90,12 @@ _RULES = Rules()
 _NO_NODES = TopologyPolicy(NumaTopology.up_to(0))
 
 Affinities = dict[ContainerName, Hint]
-"""Map of a container to its topology affinity: a hint, whose mask is None if the container has no
+"""Topology affinity of each container, as a hint. Its mask is None if the container has no
 affinity."""
 
 
 class NoContainerResponse(AllocationError):
-    """Error for an AllocateResponse of a plugin that has no container responses."""
+    """Error for an AllocateResponse without container responses."""
 
 
 @attrs.frozen
@@ -129,9 +129,9 @@ class ResourceSnapshot:
     request: int
     devices: DeviceList
     in_use: int
-    """The set of devices that could not be chosen because they are in use."""
+    """Devices that could not be chosen because they are in use, as a bit set."""
     own: int = 0
-    """The devices in ``in_use`` that other containers of the same pod use, as a set."""
+    """Devices in ``in_use`` that other containers of the same pod use, as a bit set."""
     allocated: frozenset[DeviceId] = frozenset()
     """Devices that were already allocated to the container."""
 
@@ -164,7 +164,8 @@ class PodAllocation:
     reusable: Reusable = attrs.field(factory=dict)
     steps: list[Step] = attrs.field(factory=list)
     known_before: tuple[ContainerName, frozenset[ResourceName]] | None = None
-    """Container whose resources were looked up before devices of ended pods were freed (Q10)."""
+    """The first container that requests devices, and its resources that were known before devices
+    of ended pods were freed (quirk Q10)."""
     used_providers: bool = False
     """True once a hint provider has allocated something to the pod."""
     placed: bool = False
@@ -196,8 +197,8 @@ class PodAllocation:
         }
 
     def note_known(self) -> None:
-        """Store the name and the known resources of the first container that requests devices in
-        ``known_before``.
+        """Set ``known_before`` to the first container that requests devices and its known
+        resources.
 
         The kubelet looks up these resources before it frees devices of ended pods. A resource with
         devices in use is known (``allocateContainerResources``, v1.36).
@@ -213,8 +214,8 @@ class PodAllocation:
         """Return the state of the requested resources before a container gets its devices, by
         resource.
 
-        Devices that the container may reuse are not in use. With ``container`` None, for the
-        pod as a whole, no device is reusable.
+        Devices that the container may reuse are not in use. If ``container`` is None, the state is
+        that for the pod as a whole, and no device is reusable.
         """
         snapshots = {}
         for resource, request in requests.items():
@@ -327,8 +328,8 @@ def _allocate_resource(
 def _is_needed(
     allocation: PodAllocation, container: Container, resource: ResourceName, required: int
 ) -> bool:
-    """True if a container still needs devices of a resource; raises ``AllocationError`` if the
-    container cannot get them.
+    """Return True if a container still needs devices of a resource. Raises ``AllocationError`` if
+    the container cannot get the devices.
 
     The checks and their order are those of ``devicesToAllocate`` (v1.32). The order decides
     which message a rejection has, and which containers are not rejected at all. A container
@@ -444,7 +445,7 @@ def by_numa_node(
 def all_or_nothing(
     allocation: PodAllocation, steps: AllocationSteps
 ) -> Generator[Wanted, Answer, None]:
-    """Run the allocation ``steps``; after a failure, free all devices that they reserved.
+    """Run the allocation ``steps``; after a failure, free all devices that the steps reserved.
 
     Raises ``Rejected`` with the reason and message for the pod's status.
     """

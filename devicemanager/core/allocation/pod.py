@@ -57,7 +57,7 @@ from devicemanager.core.topology import (
 )
 
 DeviceHints = Mapping[str, Hints | None]
-"""Map of a resource to its hints; None stands for no preference."""
+"""Hints by resource; None means no preference."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -74,7 +74,7 @@ class DeviceHintProvider:
     over_device_nodes: bool = False
     """True if hints name only nodes that have devices of the resource (since v1.36)."""
     empty_topology_aligns: bool = False
-    """True if a device topology without nodes makes its resource require alignment (up to
+    """True if a device with an empty topology makes its resource require alignment (up to
     v1.25)."""
     panics: bool = False
     """True if the kubelet panics when it computes hints of devices that are no longer listed
@@ -84,8 +84,7 @@ class DeviceHintProvider:
     def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
         """Return the IDs in ``nodes`` that the machine lacks.
 
-        If ``grows``, first add the nodes to the topology; only nodes that cannot be added are
-        returned then.
+        With ``grows``, first add the nodes to the topology; return only nodes that cannot be added.
         """
         missing = self.policy.missing_nodes(nodes)
         if missing and self.grows:
@@ -115,7 +114,7 @@ class DeviceHintProvider:
         """Return the NUMA nodes that hints for the devices of ``device_index`` may name.
 
         With ``over_device_nodes``, these are the machine's nodes that have such devices, or all
-        of its nodes if none has (``generateDeviceTopologyHints``, v1.36).
+        nodes if no node has such devices (``generateDeviceTopologyHints``, v1.36).
         """
         whole = self.policy.topology
         if not self.over_device_nodes:

@@ -17,8 +17,8 @@ class Rules:
     """True if a container that has devices is admitted again only if the devices are healthy
     (k/k#116376)."""
     running_need_nothing: bool = True
-    """True if the check of ``checks_health`` is skipped for containers that were running before
-    a kubelet restart."""
+    """True if ``checks_health`` does not apply to containers that were running before a kubelet
+    restart."""
     sidecars_keep: bool = True
     """True if devices of restartable init containers are not reusable."""
     pod_level_rejection: bool = False

@@ -62,8 +62,7 @@ class PreferenceWanted(NamedTuple):
 class AllocateWanted(NamedTuple):
     """Request to call Allocate of a plugin for one container.
 
-    An allocation is a generator that yields this request; the result is sent back to it as an
-    ``AllocateAnswer``.
+    The caller sends an ``AllocateAnswer`` into the generator.
     """
 
     resource: ResourceName
@@ -140,7 +139,7 @@ class Selection:
     chosen: set[DeviceId] = attrs.field(factory=set)
 
     def view(self) -> View:
-        """Return the resource's present device list and free devices."""
+        """Return the resource's current device list and free devices."""
         devices = self.endpoints.devices(self.resource) or EMPTY
         in_use = self.ledger.in_use(self.resource, devices.device_index)
         return View(devices, devices.healthy & ~in_use)
@@ -176,7 +175,7 @@ class Selection:
 def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
     """Choose ``selection.needed`` devices; raise ``AllocationError`` if too few are free.
 
-    A generator: it yields the call of GetPreferredAllocation if this call is needed.
+    The generator yields ``PreferenceWanted`` if GetPreferredAllocation must be called.
     """
     selection.ledger.request(selection.resource)
     if reusable:
@@ -199,11 +198,11 @@ def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
 def _choose(
     selection: Selection, view: View, parts: Partition, *, only_aligned: bool
 ) -> Generator[Wanted, Answer, None]:
-    """Choose the devices that the plugin prefers: among the aligned devices with ``only_aligned``,
-    else among all free devices.
+    """Choose the devices that the plugin prefers.
 
-    If more devices are needed, choose aligned devices, then other devices with topology, then
-    devices without topology.
+    With ``only_aligned``, the plugin chooses among the aligned devices, otherwise among all free
+    devices. If more devices are needed, choose aligned devices, then other devices with topology,
+    then devices without topology.
     """
     endpoint = selection.endpoints.serving(selection.resource)
     if endpoint is not None and endpoint.options.get_preferred_allocation_available:

@@ -11,7 +11,7 @@ _MAX_SUBDOMAIN = 253
 _MAX_NAME = 63
 _MAX_RESOURCE = _MAX_SUBDOMAIN + 1 + _MAX_NAME
 _MAX_INTERFACE_BYTES = 15
-"""IFNAMSIZ without the terminating zero: the longest interface name that Linux accepts."""
+"""Longest interface name that Linux accepts, in bytes: IFNAMSIZ without the terminating zero."""
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z")
 

@@ -15,8 +15,8 @@ class ClaimCache:
     """The claims of a node by namespace and name. Not thread-safe: the caller holds the lock."""
 
     def __init__(self, claims: Iterable[ClaimInfo] = ()) -> None:
-        """``claims``: the claims of the state file. Of several claims with one name, the last claim
-        is used."""
+        """``claims`` are the claims of the state file. If several claims have the same name, the
+        last one is used."""
         self._claims: dict[ClaimKey, ClaimInfo] = {}
         # Both sorted by key. With these and the index, the cost of a change hardly depends on the
         # number of claims.

@@ -12,7 +12,8 @@ from devicemanager.core.dra.model import ClaimInfo, ClaimRef, DriverName, Prepar
 from devicemanager.core.dra.rules import DraRules
 
 Target = Instance | DriverName
-"""An instance; or a driver, whose newest instance is looked up directly before the call."""
+"""An instance, or the name of a driver. For a driver, the newest instance is looked up just before
+the call."""
 Batches = dict[Target, list[ClaimInfo]]
 """Claims of each call, by target."""
 

@@ -113,7 +113,8 @@ def _drivers(held: ClaimInfo | None) -> Iterable[str]:
 def _state(
     node: Node, claim: ResourceClaim | None, held: ClaimInfo | None, uses: Sequence[_Use]
 ) -> tuple[ClaimState, str]:
-    """Return the claim's state and a line of text, for the first pod that waits for the claim."""
+    """Return the claim's state and a line that explains it, for the first pod that waits for the
+    claim."""
     found = [_of_pod(node, claim, held, each) for each in uses]
     waiting = (each for each in found if each[0] is not ClaimState.PREPARED)
     if (state := next(waiting, None)) is not None:

@@ -38,11 +38,11 @@ class Attempt:
 
     has_sandbox: bool
     error: str = ""
-    """Error of the attempt; empty if none failed."""
+    """Error of the attempt; empty if it succeeded."""
     retry_at: str = ""
     """Time of the next attempt, for users; empty if there is none."""
     ending: bool = False
-    """True if the pod ends, so that the attempt was to unprepare its claims."""
+    """True if the pod is ending. The attempt was then to unprepare the pod's claims."""
 
 
 def explain(
@@ -56,8 +56,9 @@ def explain(
 ) -> tuple[ClaimExplanation, ...]:
     """Return the state of each claim of a pod.
 
-    ``fetch`` returns the ResourceClaim with a name in the pod's namespace. ``absent`` has a text
-    for each driver that deregistered, such as ``it deregistered 5 s ago``.
+    ``fetch`` gets a name, and returns the ResourceClaim with this name in the pod's namespace, or
+    the API server's error. ``absent`` has a text for each driver that deregistered, such as ``it
+    deregistered 5 s ago``.
     """
 
     def state(claim: str, owner: str | None) -> tuple[ClaimState, str]:
@@ -97,8 +98,10 @@ def state_of(
     absent: Mapping[str, str],
     attempt: Attempt,
 ) -> tuple[ClaimState, str]:
-    """Return what a claim of a pod waits for, and a line of text. ``owner`` is the UID of the pod
-    that must own it; None for any."""
+    """Return the state of a pod's claim, and a line that explains it.
+
+    ``owner`` is the UID of the pod that must own the claim; None if any owner is valid.
+    """
     if isinstance(claim, str):
         return ClaimState.NOT_FOUND, claim
     if owner is not None and claim.owner != owner:
@@ -148,7 +151,7 @@ def is_kept(held: ClaimInfo, uid: str) -> bool:
     """True if a claim was prepared for a pod before the kubelet restarted.
 
     The state file does not say that a claim is prepared. A pod with a sandbox needs no
-    NodePrepareResources, because the kubelet calls it before it creates a sandbox (``SyncPod``,
+    NodePrepareResources, because the kubelet called it before it created the sandbox (``SyncPod``,
     pkg/kubelet/kuberuntime, v1.34). So the pod keeps the devices of the state file.
     """
     return uid in held.pods and not held.prepared and not held.unpreparing
@@ -178,8 +181,8 @@ _NOT_CALLED = (
 
 
 def not_prepared(attempt: Attempt, text: str) -> tuple[ClaimState, str]:
-    """Return the state of a claim that no driver has prepared: the failure of the last attempt, or
-    ``text``.
+    """Return the state of a claim that no driver has prepared, and a line that explains it: the
+    error of the last attempt, or ``text``.
 
     The kubelet prepares all claims of a pod together, so a failure concerns all of them. A driver
     can have prepared a claim nevertheless, if its response was lost.

@@ -14,7 +14,7 @@ from devicemanager.core.dra.rules import DraRules
 from devicemanager.core.status import Health
 
 DEFAULT_TIMEOUT = 30.0
-"""Seconds after which a health report without its own timeout becomes unknown."""
+"""Seconds after which the health in a report without a timeout becomes unknown."""
 MAX_DEVICES = 16384
 """Maximum number of devices per driver whose health is stored. More are ignored. Kubelets before
 v1.37 have no limit."""
@@ -39,7 +39,7 @@ class DeviceHealth:
     health: Health
     message: str = ""
     timeout: float = DEFAULT_TIMEOUT
-    """Seconds after ``updated`` until the health is unknown."""
+    """Seconds from ``updated`` until the health becomes unknown."""
     updated: float = attrs.field(default=0.0, eq=False)
     """Time of the report on the kubelet's clock, in seconds. Comparisons of objects ignore it."""
 
@@ -72,7 +72,7 @@ class HealthCache:
         self._rules = rules
         self._devices = {name: dict(each) for name, each in (devices or {}).items()}
         self.changes = 0
-        """Number of changes after which a kubelet writes the file."""
+        """Number of changes so far that must be written to the file."""
 
     def snapshot(self) -> dict[DriverName, dict[DeviceKey, DeviceHealth]]:
         """Return a copy of all entries, for the file ``dra_health_state``."""

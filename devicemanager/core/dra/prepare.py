@@ -149,7 +149,7 @@ def write_state(cache: ClaimCache, wording: str) -> Steps:
 
 
 def _reserve(keys: Iterable[ClaimKey], cache: ClaimCache, token: object) -> Steps:
-    """Wait until no other pod prepares the claims. Then record that this pod does."""
+    """Wait until no other pod prepares the claims. Then record that this pod prepares them."""
     # Reserve all claims or none: otherwise two pods that share two claims could block each other.
     keys = tuple(keys)
     while busy := tuple(key for key in keys if cache.is_preparing(key)):
@@ -243,7 +243,8 @@ def _enter(
     pending: dict[ClaimKey, ClaimInfo],
     batches: Batches,
 ) -> Steps:
-    """Add a reference to the pod, write the state file, and collect the calls that are needed."""
+    """Add the pod to the claim's pods, write the state file, and add the necessary calls to
+    ``batches``."""
     new = valid.claim
     held = cache.get(new.key)
     if held is not None and rules.behaviour.dra_validates_first and held.uid != new.uid:

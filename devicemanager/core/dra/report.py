@@ -142,7 +142,8 @@ class ResourceClaimInfo:
     """True if the claim is in the kubelet's state because a pod uses or used it."""
     prepared: bool
     """True if all drivers have prepared the claim since the kubelet started. False after a restart,
-    because the kubelet does not store it; ``state`` is ``prepared`` for pods that still run."""
+    because the kubelet does not store this value; ``state`` is ``prepared`` for pods that still
+    run."""
     unpreparing: bool
     drivers: tuple[str, ...]
     """The drivers of the claim's devices, sorted."""
@@ -183,7 +184,7 @@ class SkippedCalls:
     driver: str
     rpc: str
     count: int
-    """Number of claims, since the kubelet started, for which the driver was not called."""
+    """Number of claims for which the driver was not called since the kubelet started."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -229,7 +230,8 @@ _NODES = {"nodeSelector": "selector", "allNodes": "all", "perDeviceNodeSelection
 
 
 def slice_nodes(spec: Mapping[str, Any]) -> str:
-    """Return which nodes have access to the devices of a slice."""
+    """Return the nodes that can use a slice's devices: a node's name, ``all``, ``selector`` or
+    ``per device``."""
     if name := spec.get("nodeName"):
         return str(name)
     return next((text for field, text in _NODES.items() if spec.get(field)), "-")

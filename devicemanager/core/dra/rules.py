@@ -24,5 +24,5 @@ class DraRules:
 
     @property
     def enabled(self) -> bool:
-        """True if the kubelet prepares ResourceClaims; it does not before v1.32."""
+        """True if the kubelet prepares ResourceClaims (since v1.32)."""
         return self.behaviour.dra_enabled

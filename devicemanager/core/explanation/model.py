@@ -90,7 +90,7 @@ class ResourceExplanation:
         return self.devices.device_index.select(self.chosen)
 
     def places(self, topology: NumaTopology) -> dict[int | None, int]:
-        """Map each NUMA node ID to the set of its devices; None maps to all other devices.
+        """Return the set of devices on each NUMA node, by node ID; None has the devices on no node.
 
         A device with several nodes is in the set of each of its nodes.
         """
@@ -103,8 +103,8 @@ class ResourceExplanation:
         return places | ({None: elsewhere} if elsewhere else {})
 
     def free_per_node(self, topology: NumaTopology) -> dict[int | None, int]:
-        """Map each NUMA node ID to its number of free devices; None maps to the number of free
-        devices on none of the nodes."""
+        """Return the number of free devices on each NUMA node, by node ID; None has the number of
+        free devices on no node."""
         free = self.free
         return {node: (bits & free).bit_count() for node, bits in self.places(topology).items()}
 
@@ -134,8 +134,8 @@ class MergeExplanation:
     """The best possible results, best first; empty if the result is preferred."""
 
     def aligned_to(self, resource: str) -> tuple[tuple[int, ...], ...]:
-        """Return the sets of NUMA nodes to which the policy would align the resource if it were
-        the only one. Each set is a tuple of node IDs."""
+        """Return the sets of NUMA nodes to which the policy would align the resource if it were the
+        only resource. Each set is a tuple of node IDs."""
         hints = self.hints[resource] or ()
         return tuple(
             nodes_of(hint.mask)
@@ -153,7 +153,7 @@ class MergeExplanation:
 
     @property
     def faults(self) -> Mapping[str, AlignmentFault]:
-        """Map each resource that cannot be aligned to the reason; empty if the result is
+        """Reasons why resources cannot be aligned, by resource; empty if the result is
         preferred."""
         if self.affinity.preferred:
             return {}

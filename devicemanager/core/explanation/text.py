@@ -156,7 +156,7 @@ def _way_out(
 ) -> str:
     """Return the other policies that would admit the pod, as a sentence.
 
-    If too few devices are free, the sentence says that no policy would admit it.
+    If too few devices are free, the sentence says that no policy would admit the pod.
     """
     devices: dict[str, ResourceExplanation] = {one.resource: one for one in resources}
     short = [

@@ -12,7 +12,7 @@ from devicemanager.core.quantity import Quantity
 Object = Mapping[str, Any]
 """``status`` of a Node object."""
 Texts = dict[str, str]
-"""Map of a resource to its quantity as text."""
+"""Quantities as text, by resource."""
 
 
 def node_amounts(

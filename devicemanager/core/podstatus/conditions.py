@@ -55,8 +55,8 @@ class Condition:
 
 
 Gates = Mapping[str, str | None]
-"""Map of the condition type of each readiness gate (``spec.readinessGates``) to the condition's
-status, such as ``"True"``; None if the pod does not have the condition."""
+"""Status, such as ``"True"``, of the condition of each readiness gate (``spec.readinessGates``), by
+condition type; None if the pod does not have the condition."""
 
 
 def is_ready(container: Container, status: ContainerStatus, is_init: bool) -> bool:

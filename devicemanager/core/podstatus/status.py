@@ -24,7 +24,7 @@ from devicemanager.core.podstatus.resize import Resize
 from devicemanager.core.status import ResourceStatus
 
 Resources = Mapping[ContainerName, tuple[ResourceStatus, ...]]
-"""Map of a container to its ``allocatedResourcesStatus``."""
+"""``allocatedResourcesStatus`` by container."""
 
 
 _COUNTED = (ResourceName("cpu"), ResourceName("memory"))

@@ -38,12 +38,12 @@ class CpuProvider:
 
     topology: NumaTopology
     per_node: Mapping[int, int]
-    """Map of a NUMA node ID to the set of its CPUs, as an integer."""
+    """CPUs of each NUMA node as a bit set, by node ID."""
     reserved: int = 0
     """CPUs that are never allocated (``reservedSystemCPUs``)."""
     _assigned: Mapping[PodUid, Mapping[ContainerName, int]] = attrs.field(factory=dict)
     _reusable: Mapping[PodUid, int] = attrs.field(factory=dict)
-    """Map of a pod to CPUs of its ordinary init containers, without CPUs that a later container of
+    """CPUs of each pod's ordinary init containers, by UID, without CPUs that a later container of
     the pod uses."""
     _used: int = 0
     """The set of all CPUs that are allocated exclusively."""
@@ -146,8 +146,8 @@ class CpuProvider:
         return DeviceLayout.of(self.topology, self.per_node)
 
     def _choose(self, allowed: int, request: int, affinity: int | None) -> int:
-        """Return ``request`` of the ``allowed`` CPUs, those on the nodes of ``affinity`` first
-        (``staticPolicy.allocateCPUs``, v1.32)."""
+        """Choose ``request`` CPUs of the set ``allowed``. CPUs on the nodes of ``affinity`` are
+        chosen first (``staticPolicy.allocateCPUs``, v1.32)."""
         near = 0
         if affinity is not None:
             on_nodes = bitset.union(c for node, c in self.per_node.items() if affinity >> node & 1)

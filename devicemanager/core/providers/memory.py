@@ -36,10 +36,10 @@ NO_NODES_TO_EXTEND = "[memorymanager] failed to find NUMA nodes to extend the cu
 (memorymanager/policy_static.go, v1.32)."""
 
 Amounts: TypeAlias = Mapping[tuple[str, int], int]
-"""Map of a memory type and a NUMA node ID to bytes."""
+"""Bytes by memory type and NUMA node ID."""
 
 Wanted: TypeAlias = Mapping[str, int]
-"""Map of a memory type to bytes."""
+"""Bytes by memory type."""
 
 
 @attrs.frozen
@@ -202,8 +202,7 @@ class MemoryProvider:
         """Return hints for all sets of NUMA nodes with enough available memory of all wanted types
         (``calculateHints``, v1.32).
 
-        A hint is preferred if it has the size of the smallest set that would be enough if no
-        memory were in use.
+        The preferred hints have the smallest size that would be enough if no memory were in use.
         """
         masks = masks_in_order(self.topology.nodes)
         could = [mask for mask in masks if _fits(self.capacity, wanted, mask)]

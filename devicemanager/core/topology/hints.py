@@ -202,8 +202,8 @@ def _hints_of_counts(
 ) -> Hints:
     """Return the hints for a request, from the number of devices of each group.
 
-    ``masks`` are the node sets of the groups, ``totals`` and ``usable`` their numbers of devices.
-    Every hint has a node of each set in ``reusable_on``.
+    ``masks`` has the node set of each group, ``totals`` its number of devices, and ``usable`` its
+    number of usable devices. Every hint has a node of each set in ``reusable_on``.
     """
     index = dense_index(nodes)
     listed_within = _counts_within(index, masks, totals)
@@ -234,8 +234,8 @@ _cached_hints = lru_cache(maxsize=1024)(_hints_of_counts)
 def _candidates(nodes: tuple[int, ...]) -> tuple[tuple[int, int, Hint, Hint], ...]:
     """Return all non-empty sets of nodes, smallest first.
 
-    Each item has the set's size, its complement as a dense set (``numa.dense_index``), and its
-    hint, once preferred and once not preferred.
+    Each item has the set's size, its complement as a dense set (``numa.dense_index``), and two
+    hints for the set: a preferred hint, and a hint that is not preferred.
     """
     index = dense_index(nodes)
     full = len(index) - 1

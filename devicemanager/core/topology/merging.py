@@ -35,7 +35,7 @@ from devicemanager.core.topology.hints import MEMO_NODES, Hint, Hints
 from devicemanager.core.topology.numa import NumaTopology, dense_index, subset_steps
 
 ProviderHints: TypeAlias = Mapping[str, Hints | None]
-"""The hints of one provider: map of a resource to its hints; None means no preference."""
+"""The hints of one provider, by resource; None means no preference."""
 
 NO_PREFERENCE: Hints = (Hint(None, True),)
 NOWHERE: Hints = (Hint(None, False),)
@@ -124,8 +124,8 @@ def ranked_unpreferred(
 ) -> list[int]:
     """Return the sets of NUMA nodes that result from all combinations of hints, best first.
 
-    The order is that of results that are not preferred: the wanted number of nodes, then the
-    smallest average distance if ``prefer_closest``, then the lowest node IDs.
+    Results that are not preferred have this order: the wanted number of nodes, then the smallest
+    average distance if ``prefer_closest``, then the lowest node IDs.
     """
     wanted = wanted_size(hints)
 

@@ -14,8 +14,8 @@ from devicemanager.core.printable import counted
 
 LOCAL_DISTANCE = 10
 REMOTE_DISTANCE = 20
-"""Distances of a NUMA node to itself and to other nodes, for a machine that does not report
-distances (the defaults of the ACPI SLIT)."""
+"""Distances of a NUMA node to itself (``LOCAL_DISTANCE``) and to other nodes (``REMOTE_DISTANCE``),
+for a machine that does not report distances (the defaults of the ACPI SLIT)."""
 
 MAX_NODE_ID = 63
 """Largest NUMA node ID: the kubelet's bitmask has 64 bits (``bitMask.Add``, v1.32)."""
@@ -126,7 +126,7 @@ def masks_in_order(nodes: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
-    """Map each set of node IDs to its dense set, the set of the nodes' positions in ``nodes``.
+    """Return the dense set for each set of node IDs: the positions of the set's nodes in ``nodes``.
 
     Node IDs can have gaps, but transforms over all subsets need tables without gaps.
     """

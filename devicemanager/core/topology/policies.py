@@ -85,7 +85,7 @@ class OptionRules:
     levels: Mapping[str, str] = attrs.field(
         factory=lambda: {PREFER_CLOSEST_NUMA_NODES: "stable", MAX_ALLOWABLE_NUMA_NODES: "beta"}
     )
-    """Map of an option to its level: ``alpha``, ``beta`` or ``stable``."""
+    """Level of each option: ``alpha``, ``beta`` or ``stable``."""
     enabled: frozenset[str] = frozenset({"beta", "stable"})
     """Levels that are enabled, by the feature gates ``TopologyManagerPolicyAlphaOptions`` and
     ``TopologyManagerPolicyBetaOptions``."""
@@ -137,7 +137,8 @@ class TopologyPolicy:
         return tuple(sorted({node for node in nodes if node >= 0}.difference(self.topology.nodes)))
 
     def extended_to(self, nodes: Iterable[int]) -> TopologyPolicy:
-        """Return the policy for a machine that also has the given nodes and all with lower IDs.
+        """Return the policy for a machine that also has the given nodes and all nodes with lower
+        IDs.
 
         Nodes with which a kubelet would not start are not added: IDs above 63 and, unless the
         policy is ``none``, more nodes than ``max_numa_nodes``.
@@ -228,7 +229,7 @@ def configure(
 
 
 def check_scope(scope: str) -> None:
-    """Raise TopologyConfigError for an unknown scope. The kubelet checks it for every policy
+    """Raise TopologyConfigError for an unknown scope. The kubelet checks the scope for every policy
     (``ValidateKubeletConfiguration``, pkg/kubelet/apis/config/validation, v1.32)."""
     if scope not in set(ScopeName):
         raise TopologyConfigError(f'unknown scope: "{scope}"')

@@ -44,12 +44,12 @@ class Behaviour:
     """True if the kubelet uses the options in the Register request, and does not call
     GetDevicePluginOptions."""
     watcher_dial_failed: str
-    """The error that a plugin found by the plugin watcher receives if it cannot be dialed."""
+    """The error for a plugin that the plugin watcher has found but cannot dial."""
     listen_failed: str
     """The error with which the kubelet exits if it cannot listen for registrations."""
     watcher_retries: bool
-    """True if the plugin watcher tries again after it could not connect to a plugin or could not
-    notify it."""
+    """True if the plugin watcher retries after it failed to connect to a plugin or to notify the
+    plugin."""
     unknown_init_requests: bool
     """True if an init container that requests an unknown extended resource is rejected. An app
     container with such a request runs without the resource."""
@@ -63,7 +63,7 @@ class Behaviour:
     """True if a container that has devices is admitted again only while its plugin is
     registered and the devices are healthy."""
     running_survive_restart: bool
-    """True if running containers continue when the kubelet restarts and their plugin has not
+    """True if running containers survive a kubelet restart even before their plugin has
     re-registered."""
     empty_allocate_reply: str
     """The end of the rejection message for an AllocateResponse without container responses."""
@@ -100,8 +100,8 @@ class Behaviour:
     hints_over_device_nodes: bool
     """True if hints contain only NUMA nodes that have devices of the resource."""
     keeps_admitted_pod: bool
-    """True if the pod that was admitted last keeps its devices until another pod is admitted, even
-    after it has ended."""
+    """True if the pod that was admitted last keeps its devices after its end, until another pod is
+    admitted."""
     uses_cdi: bool
     """True if CDI devices in a plugin's response are used; otherwise the field is unknown and
     ignored."""
@@ -195,8 +195,9 @@ class Behaviour:
     dra_services: tuple[str, ...]
     """The services of DRA drivers that the kubelet calls, in its own order."""
     dra_plugin_chooses: bool
-    """True if the kubelet calls the first service in the driver's order that it knows. Otherwise
-    its own order decides, and a driver without a known service is called as ``v1alpha4``."""
+    """True if the driver's order of services decides: the kubelet calls the first service in this
+    order that it knows. Otherwise the kubelet's own order decides, and a driver without a known
+    service is called as ``v1alpha4``."""
     dra_several_instances: bool
     """True if several instances of a DRA driver can be registered; otherwise a new instance
     replaces the old instance."""
@@ -224,18 +225,18 @@ class Behaviour:
     dra_extended: bool
     """True if the kubelet prepares the claim behind a pod's extended resources."""
     dra_all_mappings: bool
-    """True if a container gets the devices of all requests that are mapped to its extended
-    resource, even if the resource is named after a DeviceClass. Otherwise the container gets only
-    the devices of the first request, and no devices for a resource named after a DeviceClass."""
+    """True if a container gets the devices of every request that is mapped to its extended
+    resource. Otherwise it gets only those of the first request, and none for a resource that is
+    named after a DeviceClass."""
     dra_gathers_requests: bool
     """True if a container's requests are gathered by claim before the first claim is looked up.
     Then only the claims that the container uses must exist."""
     dra_pod_groups: bool
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
-    """True if PodResources lists a claim once per request that the container names, and nothing
-    while a claim of the pod does not exist. Otherwise PodResources lists a claim once, and ignores
-    claims that the container does not use."""
+    """True if PodResources lists a claim once for each request that the container names, and lists
+    no claims while a claim of the pod is missing. Otherwise PodResources lists each claim once, and
+    ignores claims that the container does not use."""
     dra_health: bool
     """True if the kubelet watches the health of DRA devices."""
     dra_health_messages: bool
@@ -244,8 +245,8 @@ class Behaviour:
     """The health services that the kubelet calls if the driver lists them, the preferred
     service first. Empty if the kubelet calls v1alpha1 of every driver."""
     dra_health_forgets: bool
-    """True if a device that the driver no longer reports is forgotten after its timeout;
-    otherwise its health becomes unknown."""
+    """True if a device that the driver no longer reports is forgotten after the timeout of its last
+    report; otherwise its health becomes unknown."""
     dra_permanent_errors: bool
     """True if a pod fails because a driver can never prepare its claim (KEP-5322, not released)."""
     dra_counts_claims: bool

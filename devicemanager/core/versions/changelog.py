@@ -12,11 +12,11 @@ DRA_COMPARED = ("1.32.13", "1.34.4", "1.36.3", "1.37.2")
 
 
 def describe(behaviour: str, version: KubeletVersion) -> str:
-    """Return since when kubelets behave like ``version``, for a field of ``Behaviour``.
+    """Return a text that says since which version kubelets behave like ``version``.
 
-    An example is ``kubelets do this since 1.24 (k/k#108052)``. If the behaviour changed only
-    after ``version``, the text has ``before`` instead of ``since``. An empty field name returns
-    an empty text.
+    ``behaviour`` is a field of ``Behaviour``. A result is for example ``kubelets do this since 1.24
+    (k/k#108052)``. If the behaviour changed only after ``version``, the text has ``before`` instead
+    of ``since``. An empty field name returns an empty text.
     """
     if not behaviour:
         return ""

@@ -79,7 +79,7 @@ GATES: Mapping[str, Stage] = {
         (26, False, "alpha"), (28, True, "beta"), (32, True, "GA"), (36, True, "GA", True)
     ),
 }
-"""Map of a gate to its steps in ascending order. A gate does not exist before its first step. The
+"""Steps of each feature gate, in ascending order. A gate does not exist before its first step. The
 stage ``gone`` means that the gate was removed and its feature is always on."""
 
 
@@ -91,8 +91,8 @@ def step_at(name: str, version: KubeletVersion) -> GateStep | None:
 
 
 def resolve_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Mapping[str, bool]:
-    """Map each feature gate to True if it is on in a kubelet version; ``chosen`` gates override
-    the defaults.
+    """Return each feature gate with True if it is on in a kubelet version. The gates in ``chosen``
+    override the defaults.
 
     Gates that the version does not have yet are off. Raises VersionError for a chosen gate that
     the version does not have or has locked.

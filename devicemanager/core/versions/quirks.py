@@ -164,7 +164,7 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
         ),
     }
 )
-"""Map of a name to a quirk. No quirk is enabled by default."""
+"""All quirks by name. No quirk is enabled by default."""
 
 
 def quirks_of(version: KubeletVersion) -> frozenset[str]:

@@ -46,7 +46,8 @@ def since(
 
 
 def step_at(steps: Steps, version: KubeletVersion) -> Step:
-    """Return the step that applies to a kubelet version: the last that started by then."""
+    """Return the step that applies to a kubelet version: the last step that starts at this version
+    or earlier."""
     return [step for step in steps if step.applies_to(version)][-1]
 
 

@@ -492,4 +492,4 @@ STEPS: Mapping[str, Steps] = {
         since("1.36", value=False, evidence="seen in 1.36.3, not in 1.34.4", unsure=True),
     ),
 }
-"""Map of a ``Behaviour`` field to its steps."""
+"""Steps of each ``Behaviour`` field, by name of the field."""

@@ -2,8 +2,8 @@
 
 In:  ResourceSlices, DeviceClasses and ResourceClaimTemplates (``ResourceClaims.offer``); a pod.
 Out: the pod's claims, allocated and reserved for the pod. Missing claims are created from
-  templates, and for extended resources that no device plugin serves. Once drivers have unprepared
-  the claims, they are released, and claims that the pod owns are deleted.
+     templates, and for extended resources that no device plugin serves. After drivers have
+     unprepared the claims, this module releases the claims and deletes those that the pod owns.
 
 Claims that a test allocates itself do not change. Claims that this module allocates have the
 scheduler's finalizer.
@@ -50,7 +50,8 @@ class ClaimAllocation:
         events: EventStream,
         allocatable: Callable[[], Mapping[str, int]],
     ) -> None:
-        """``allocatable`` returns the number of allocatable devices of device plugins."""
+        """``allocatable`` returns the number of allocatable devices of device plugins, by
+        resource."""
         self._claims = claims
         self._node = Node(node)
         self._allocatable = allocatable
@@ -80,7 +81,8 @@ class ClaimAllocation:
         return pod if statuses == pod.claim_statuses else attrs.evolve(pod, claim_statuses=statuses)
 
     def _extended(self, pod: Pod, manifest: object) -> ExtendedClaim | None:
-        """Return the pod's requests for extended resources that DRA serves; None without any."""
+        """Return the pod's requests for extended resources that DRA serves; None if there are
+        none."""
         raw = _pod_of(manifest)
         if pod.extended_claim is not None or not raw:
             return None
@@ -144,8 +146,8 @@ class ClaimAllocation:
 
 
 def _named(claim: JsonClaim, pod: Pod) -> JsonClaim:
-    """Return the claim with a name like those that the API server generates. The name depends only
-    on the pod."""
+    """Return a copy of the claim with a generated name, as the API server would give it. The name
+    depends only on the pod."""
     metadata = {**claim["metadata"], "namespace": pod.namespace}
     base = metadata.pop("generateName")
     metadata["name"] = base + stable_uid("ResourceClaim", f"{pod.uid} {base}")[:_SUFFIX]
@@ -168,7 +170,8 @@ def _served_by_claim(pod: Pod, extended: ExtendedClaim, name: str) -> Pod:
 
 
 def template_names(manifest: object) -> dict[str, str]:
-    """Map each entry of ``spec.resourceClaims`` that names a template to this template."""
+    """Return the names of the ResourceClaimTemplates in ``spec.resourceClaims``, by the names of
+    the entries. Entries without a template are omitted."""
     spec = _pod_of(manifest).get("spec") or {}
     return {
         each["name"]: each["resourceClaimTemplateName"]

@@ -76,7 +76,11 @@ class ApiClaims:
     def stream(
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AbstractContextManager[Iterator[bytes]]:
-        """Open a watch in the API version that the server has."""
+        """Open a watch in the API version that the server has; return a context manager with its
+        lines.
+
+        The watch raises Unavailable after ``silence`` seconds without a byte.
+        """
         return self._client.stream(f"{_GROUP}/{self._version}/{path}", query, silence=silence)
 
     @property
@@ -89,12 +93,13 @@ class ApiClaims:
         return self._client.wait(seconds)
 
     def known(self, kind: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the node's slices. Other kinds would need a request, so the result is empty."""
+        """Return the node's ResourceSlices; for any other kind return nothing, because it would
+        need a request."""
         return self._slices.known() if kind == "ResourceSlice" else ()
 
     def wipe(self, selector: str) -> None:
-        """Delete the ResourceSlices that match a field selector. The status 404 counts as
-        success."""
+        """Delete the ResourceSlices that match a field selector. If the server responds with 404,
+        do nothing."""
         path = f"{_GROUP}/{self._version}/resourceslices"
         try:
             self._client.attempt("DELETE", path, query={"fieldSelector": selector})

@@ -33,12 +33,13 @@ from devicemanager.objects.manifests.resource_claims import (
 __all__ = ["ClaimSource", "ResourceClaims", "claim_of"]
 
 _POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-"""Annotation of a ResourceClaim from a template. Its value is the name of the pod's entry."""
+"""Annotation of a ResourceClaim from a template. Its value is the name of the entry in the pod's
+``spec.resourceClaims``."""
 
 
 _CLAIM = "ResourceClaim"
 _TEMPLATE = "ResourceClaimTemplate"
-"""The only kind of ``offer`` that has a namespace."""
+"""The only namespaced kind that ``offer`` accepts."""
 
 Status = Mapping[str, Any]
 Undo = Callable[[], None]
@@ -74,7 +75,7 @@ class ResourceClaims:
         self._claims: dict[tuple[str, str], JsonClaim] = {}
         self._errors: dict[tuple[str, str], str] = {}
         self._offered: dict[tuple[str, str, str], JsonClaim] = {}
-        """The objects of ``offer``, by kind, namespace and name."""
+        """Objects added with ``offer``, by kind, namespace and name."""
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -82,7 +83,8 @@ class ResourceClaims:
     # -- as an API server ------------------------------------------------------------
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Internal: return a ResourceClaim, or raise the error of an API server."""
+        """Internal: return a ResourceClaim. If it does not exist, raise the error of an API
+        server."""
         with self._lock:
             if error := self._errors.get((namespace, name)):
                 raise ClaimFetchError(error)
@@ -103,7 +105,7 @@ class ResourceClaims:
         """Internal: do nothing. This source has no ResourceSlices of drivers."""
 
     def close(self) -> None:
-        """Internal: do nothing. No request can wait."""
+        """Internal: do nothing. This source has no requests."""
 
     # -- for tests -------------------------------------------------------------------
 
@@ -122,8 +124,8 @@ class ResourceClaims:
 
         A source is a dict, YAML text, a path, an object of the package ``kubernetes``, or an
         iterable of these, in v1, v1beta2 or v1beta1. A claim without a namespace gets
-        ``namespace``. A claim without a UID gets a UID derived from its name. Raises
-        ManifestError.
+        ``namespace``. A claim without a UID gets a UID derived from its name. Raises ManifestError
+        for an invalid source.
         """
         for claim in read_resource_claims(source):
             put = self._put(claim, namespace)
@@ -151,7 +153,8 @@ class ResourceClaims:
         """Create or replace objects of all kinds that ``apply`` and ``offer`` accept.
 
         The source is a dict, YAML text, a path, or an iterable of these. Objects without a
-        namespace get ``namespace``. Raises ManifestError; then nothing has changed.
+        namespace get ``namespace``. Raises ManifestError for an invalid source, and then changes
+        nothing.
         """
         for each in read_dra_objects(source):
             if is_claim(each):
@@ -191,11 +194,11 @@ class ResourceClaims:
         return bool(self._offered)
 
     def offered(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
-        """Internal: return an object that ``offer`` got."""
+        """Internal: return an object that was added with ``offer``; None if it does not exist."""
         return self._offered.get((kind, namespace, name))
 
     def all_offered(self, kind: str) -> tuple[Mapping[str, Any], ...]:
-        """Internal: return all objects of a kind that ``offer`` got, sorted by name."""
+        """Internal: return all objects of a kind that were added with ``offer``, sorted by name."""
         with self._lock:
             return tuple(self._offered[key] for key in sorted(self._offered) if key[0] == kind)
 
@@ -229,10 +232,11 @@ class ResourceClaims:
     def adopt(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
         """Internal: add the claims of a pod, as the scheduler and the claim controller do.
 
-        Reserve each claim for the pod. A claim that the pod's spec does not name is assigned to one
-        of the pod's template entries: by its annotation ``resource.kubernetes.io/pod-claim-name``,
-        otherwise in order. Such a claim gets the pod as its owner. Return the pod with the claim's
-        name in ``status.resourceClaimStatuses``, and a function that restores the earlier claims.
+        Reserve each claim for the pod. If the pod's spec does not name a claim, the claim is
+        assigned to a template entry of the spec. The claim's annotation
+        ``resource.kubernetes.io/pod-claim-name`` selects the entry; without it, entries are used in
+        order. Such a claim gets the pod as its owner. Return the pod with the claim's name in
+        ``status.resourceClaimStatuses``, and a function that restores the earlier claims.
 
         Raises ManifestError for an invalid claim, and RequestError for a claim that the pod cannot
         use. An error changes nothing.
@@ -298,7 +302,8 @@ class ResourceClaims:
         )
 
     def replace(self, namespace: str, name: str, uid: str) -> None:
-        """Replace a claim by an equal claim with a new UID, as if it was deleted and recreated."""
+        """Replace a claim by an equal claim with the new UID ``uid``, as if it had been deleted and
+        created again."""
         with self._lock:
             claim = self._known(namespace, name)
             self._claims[namespace, name] = {**claim, "metadata": {**claim["metadata"], "uid": uid}}
@@ -318,7 +323,7 @@ class ResourceClaims:
             self._errors[namespace, name] = error
 
     def clear(self) -> None:
-        """Delete all claims, and all objects of ``offer``."""
+        """Delete all claims, and all objects that were added with ``offer``."""
         with self._lock:
             self._claims.clear()
             self._errors.clear()

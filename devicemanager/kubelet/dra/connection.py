@@ -37,11 +37,12 @@ __all__ = ["DriverConnection"]
 _RECONNECT_PAUSE = 0.05
 """Pause before reconnecting, in seconds.
 
-Without it, a driver that closes each connection at once would keep a thread busy.
+Without this pause, a driver that closes every connection immediately would keep a thread busy.
 """
 
 _POLL_SECONDS = 0.2
-"""Maximum seconds until the thread of a closed connection ends, as in grpcio."""
+"""Timeout of one wait for a change of the channel's state, in seconds. After ``close``, the thread
+ends within this time."""
 _IDLE, _READY = (
     each.value[0] for each in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.READY)
 )
@@ -81,7 +82,8 @@ class DriverConnection:
         faults: FaultRegistry,
         on_change: Callable[[bool], None],
     ) -> None:
-        """``on_change`` is called with True or False when the connection was made or lost."""
+        """``on_change`` is called with True when the connection is made, and with False when it is
+        lost."""
         self._on_change = on_change
         self._closed = threading.Event()
         self._connected = False
@@ -138,9 +140,9 @@ class DriverConnection:
         return self._calls.make(path, request.SerializeToString(), CALL_TIMEOUT, read)
 
     def watch_health(self, service: str) -> Iterator[bytes]:
-        """Open the health stream, and yield its messages as bytes until it ends.
+        """Open the health stream, and yield each message as bytes.
 
-        Raises RpcError when the stream ends. The code is OK if the driver ended it.
+        Raises RpcError when the stream ends. Its code is OK if the driver ended the stream.
         """
         path = _HEALTH_PATHS[service]
         call = self._calls.begin(path, b"")

@@ -131,7 +131,7 @@ class HealthStream:
                 self._cancel = self._clock.call_at(when, self.start)
 
     def close(self) -> None:
-        """Do not open the stream again. A stream that is open ends with its connection."""
+        """Do not open the stream again. An open stream ends when its connection is closed."""
         with self._lock:
             self._closed = True
             cancel, self._cancel = self._cancel, None
@@ -147,7 +147,7 @@ def _devices(message: bytes) -> tuple[tuple[ReportedDevice, ...], int]:
 
 
 def _is_nameable(entry: Any) -> bool:
-    """True if no name is longer than names in ResourceSlices can be."""
+    """True if neither the pool name nor the device name is longer than 1024 characters."""
     return max(len(entry.device.pool_name), len(entry.device.device_name)) <= _MAX_NAME
 
 
@@ -174,7 +174,7 @@ class HealthFile:
         """Serializes writes: the last write has the newest state."""
 
     def load(self) -> dict[DriverName, dict[DeviceKey, DeviceHealth]]:
-        """Return the contents of the file. As in the kubelet, a missing or invalid file is
+        """Return the contents of the file. As in the kubelet, a missing or invalid file counts as
         empty."""
         try:
             return _parsed(json.loads(self._store.read()), self._offset())

@@ -71,7 +71,7 @@ class Instances:
         self._open: dict[InstanceId, _Open] = {}
         self._cancel_wipe: Cancel | None = None
         self._gone: dict[str, float] = {}
-        """Times at which the last instances of drivers deregistered, by driver, in seconds of the
+        """Time at which the last instance of a driver deregistered, by driver, in seconds of the
         clock."""
         self._closed = False
 
@@ -206,7 +206,7 @@ class Instances:
 
     def _follow_wipes(self) -> None:
         """Delete the slices of drivers that have been unusable for long enough. Set a timer for the
-        next driver."""
+        driver whose slices must be deleted next."""
         with self._state.lock:
             due = self._state.drivers.due_wipes(self._clock.monotonic())
             when = self._state.drivers.next_wipe()

@@ -6,7 +6,7 @@ each effect without the lock:
 * ``FetchClaim``: get the ResourceClaim from the claim source.
 * ``CallDriver``: call the instance, for up to 45 s.
 * ``WriteState``: write the state file; concurrent pods share a write.
-* ``AwaitClaims``: wait until another pod has prepared a shared claim.
+* ``AwaitClaims``: wait while another pod prepares a claim that both pods use.
 
 The pod workers call ``prepare`` before they create a sandbox, and ``unprepare`` after the last
 container has stopped. They retry failures. The reconcile loop unprepares the claims of pods without
@@ -257,7 +257,7 @@ class DraManager:
             return of_containers.container_cdi(claims, container, self._state.cache, self._rules)
 
     def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
-        """Return the devices of a container's claims by claim, as ``pool/device``."""
+        """Return the devices of a container as ``pool/device``, by claim."""
         return {
             each.name: tuple(f"{device.pool}/{device.device}" for device in each.devices)
             for each in self._listed(pod, container)
@@ -266,7 +266,7 @@ class DraManager:
     # -- reports ---------------------------------------------------------------------
 
     def explain(self, pod: Pod, attempt: Attempt) -> tuple[ClaimExplanation, ...]:
-        """Return the state of each claim of a pod, and what it waits for."""
+        """Return the state of each claim of a pod, and what the claim waits for."""
         claims = pod_claims(pod)
         names = {*pod.resource_claims.values(), *pod.claim_statuses.values(), pod.extended_claim}
         fetched = {name: self._fetched(pod.namespace, name) for name in names if name is not None}
@@ -314,7 +314,8 @@ class DraManager:
     ) -> tuple[ResourceClaimInfo, ...]:
         """Return the claims of the node, sorted by namespace and name.
 
-        The claims ``fetched``, by namespace and name, are read even if this needs a request.
+        ``fetched`` are pairs of namespace and name of claims that are always read, even if this
+        needs a request.
         """
         absent = self.instances.absent()
         objects = [*self._claims.known("ResourceClaim"), *starmap(self.fetch, fetched)]
@@ -348,11 +349,11 @@ class DraManager:
         claims: Iterable[tuple[str, str]],
         endpoint: str | None,
     ) -> Answer:
-        """Call a driver for claims, not for a pod, and return the driver's response.
+        """Call a driver with claims but without a pod, and return the driver's response.
 
         ``claims`` are pairs of namespace and name. The state of the kubelet does not change.
-        ``endpoint`` selects an instance; None is the instance that the kubelet would call. Raises
-        ClaimFetchError, DraError and RpcError.
+        ``endpoint`` selects an instance; None selects the instance that the kubelet would call.
+        Raises ClaimFetchError, DraError and RpcError.
         """
         read = [claim_of(self._claims.fetch(namespace, name)) for namespace, name in claims]
         refs = tuple([ClaimRef(each.namespace, each.name, each.uid) for each in read])
@@ -372,8 +373,8 @@ class DraManager:
         return self._version
 
     def pod_version(self, pod: str) -> int:
-        """Return a number that increases with every change of the pod's claims, and that is 0 while
-        it has none."""
+        """Return the version of the pod's claims. It increases with every change, and is 0 for a
+        pod without claims."""
         return self._pod_versions.get(pod, 0)
 
     def dynamic_resources(
@@ -521,8 +522,8 @@ class DraManager:
 
     @staticmethod
     def _check_canceled(effect: FetchClaim | CallDriver | WriteState) -> None:
-        """Raise the error that Go's canceled context causes for this effect of a terminating
-        pod."""
+        """Raise the error that the kubelet gets for this effect when the context of a terminating
+        pod is canceled."""
         match effect:
             case FetchClaim():
                 raise ClaimFetchError("context canceled")

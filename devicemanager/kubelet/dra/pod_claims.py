@@ -1,4 +1,4 @@
-"""Convert the claims of a pod for ``core.dra``, and report what happened to them."""
+"""Convert the claims of a pod for ``core.dra``, and publish the results as events."""
 
 from __future__ import annotations
 

@@ -51,8 +51,11 @@ class DraPluginHandler:
         return driver
 
     def _endpoint(self, info: pr.PluginInfo) -> str:
-        """Return the service socket of a driver. ``devicemanager exec`` runs a driver in a private
-        mount namespace, where this kubelet's directory has the path of a real kubelet's."""
+        """Return the service socket of a driver.
+
+        ``devicemanager exec`` runs a driver in a private mount namespace, in which this kubelet's
+        directory has the path of a real kubelet's directory.
+        """
         endpoint = Path(info.endpoint)
         if endpoint.is_relative_to(_NODE_ROOT) and not endpoint.exists():
             here = self._root / endpoint.relative_to(_NODE_ROOT)

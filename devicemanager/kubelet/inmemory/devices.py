@@ -25,7 +25,7 @@ limits to 4 MiB."""
 
 
 class TooManyDevices(ValueError):
-    """Error of a text that requests more devices than fit into a ListAndWatch response."""
+    """Error for a text that requests more devices than fit into a ListAndWatch response."""
 
 
 Simulated = Mapping[str, int | str | Iterable[Device]]
@@ -84,10 +84,10 @@ def _node(text: str) -> int | None:
 def numbered(
     resource: str, nodes: tuple[int | None, ...], first: int = 0
 ) -> dict[DeviceId, Device]:
-    """Create one healthy device for every entry of ``nodes``, its NUMA node or None.
+    """Create a healthy device for each entry of ``nodes``. An entry is a NUMA node or None.
 
-    Returns the devices by ID: ``gpu-0``, ``gpu-1`` and so on for ``vendor.com/gpu``. The numbers
-    begin at ``first`` and have the same width, so that IDs sort by number.
+    Returns the devices by ID. For ``vendor.com/gpu`` the IDs are ``gpu-0``, ``gpu-1`` and so on.
+    The numbers begin at ``first``, and are padded with zeros so that IDs sort by number.
     """
     prefix = resource.rpartition("/")[2]
     width = len(str(first + len(nodes) - 1))

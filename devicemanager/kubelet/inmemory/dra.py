@@ -82,7 +82,7 @@ class ClaimFetcher(Protocol):
 
 
 class _Health(HealthCache):
-    """Health of the devices as it is now: simulated drivers report it without a stream."""
+    """Current health of the devices. Simulated drivers report it without a stream."""
 
     def __init__(self, rules: DraRules, drivers: NodeDrivers) -> None:
         super().__init__(rules)
@@ -310,8 +310,8 @@ class InMemoryDra:
         return PrepareResult(tuple(devices))
 
     def _allocated_twice(self, driver: str, ref: ClaimRef, result: Mapping[str, Any]) -> str:
-        """Return an error text if another claim has the device of ``result``, otherwise an empty
-        text. Devices can be shared with ``adminAccess`` or ``shareID``."""
+        """Return an error text if the device of ``result`` is allocated to another claim, otherwise
+        an empty text. Devices can be shared with ``adminAccess`` or ``shareID``."""
         if result.get("adminAccess") or result.get("shareID"):
             return ""
         for claim in self._cache:

@@ -13,7 +13,7 @@ from devicemanager.core.errors import RequestError
 __all__ = ["ALWAYS", "DriverState", "InMemoryDriver", "NodeDrivers"]
 
 ALWAYS: Final = -1
-"""Number of failures of a driver that fails until the fault is cleared."""
+"""Value of ``DriverState.prepare_failures``: calls fail until the fault is cleared."""
 
 
 @attrs.frozen

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["InMemoryKubelet"]
 
 _EVENTS_KEPT = 8
-"""Stored events per node: a process can have thousands of nodes."""
+"""Number of stored events per node. It is small because a process can have thousands of nodes."""
 
 
 class InMemoryKubelet:
@@ -524,8 +524,10 @@ class InMemoryKubelet:
             plugin.leave(handler)
 
     def remove_plugin(self, resource: str) -> None:
-        """Disconnect the plugin of a resource. It does not re-register after restarts, until
-        ``start_plugin`` is called."""
+        """Disconnect the plugin of a resource.
+
+        The plugin does not re-register after restarts until ``start_plugin`` is called.
+        """
         with self._plugin(resource) as (plugin, handler):
             plugin.leave(handler)
             self._removed.add(plugin.resource)

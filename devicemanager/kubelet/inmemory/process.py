@@ -35,7 +35,7 @@ _Contents: TypeAlias = tuple[
 
 
 class SharedStore:
-    """Store of the latest checkpoint in memory, as values instead of text.
+    """Store of the latest checkpoint in memory, as Python objects instead of text.
 
     Rendering the text would take longer than the rest of an admission.
     """
@@ -54,7 +54,7 @@ class SharedStore:
         return b""
 
     def write(self, _: checkpoint.Contents) -> None:
-        """Store the contents that ``make`` got last. Never fails."""
+        """Store the contents that the last call of ``make`` got. Never fails."""
         self._written = self._made
 
     def clear(self) -> None:
@@ -71,7 +71,8 @@ class SharedStore:
 
 
 class _Document:
-    """Contents of the next checkpoint as values; implements ``manager.checkpointing.Document``."""
+    """Contents of the next checkpoint as Python objects; implements
+    ``manager.checkpointing.Document``."""
 
     __slots__ = ("_pods", "_store", "registered")
 

@@ -14,9 +14,9 @@ so that the generator frees its reservations.
 Only errors that reject a pod are thrown into the generator: ``EndpointError`` (the plugin's
 fault) and ``RequestError``. Every other error interrupts ``run``, which raises it.
 
-A response to Allocate takes two steps before the core records it. It is rejected if it is so large
-that storing it would slow down every later checkpoint write. If it names PCI devices by vendor and
-product ID, ``HostDeviceAssignment`` finds their addresses.
+Before the core records a response to Allocate, two steps follow. A response over the size limit is
+rejected, because the checkpoint stores it and every later write would be slower. If the response
+names PCI devices by vendor and product ID, ``HostDeviceAssignment`` finds their addresses.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 
 class Capacity(NamedTuple):
-    """Number of all devices and of healthy devices by resource (``GetCapacity``, v1.32)."""
+    """Numbers of all devices and of healthy devices, each by resource (``GetCapacity``, v1.32)."""
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
@@ -237,14 +237,15 @@ class DeviceManager:
     def resize(self, pod: Pod) -> None:
         """Replace the requests of a pod on the node by the requests in the newer object ``pod``.
 
-        Raises ``Rejected``, and changes nothing, if they do not fit.
+        Raises ``Rejected``, and changes nothing, if the new requests do not fit.
         """
         allocation = self._allocation(pod, None)
         with self.state.lock:
             place(allocation)
 
     def exceeds_node(self, pod: Pod) -> str:
-        """Return the kubelet's message if a pod requests more than the node has, else ""."""
+        """Return the kubelet's message if a pod requests more than the node has, otherwise an empty
+        text."""
         with self.state.lock:
             return self.state.node.exceeds(pod)
 
@@ -344,7 +345,7 @@ class DeviceManager:
     def free_inactive(self) -> None:
         """Free the devices of inactive pods, as a List does (``UpdateAllocatedDevices``, v1.32).
 
-        This does not write the checkpoint: the next write has the change.
+        The checkpoint is not written now; the next write includes the change.
         """
         # Checked without the lock: every List calls this, and inactive pods are rare.
         if self.state.pods.has_inactive:
@@ -359,9 +360,9 @@ class DeviceManager:
         """Call PreStartContainer of every plugin that requires it, in the order of resources.
 
         ``requested`` are the resources in the container's limits, allocated or not. Plugins of
-        other resources are not called, even if the checkpoint has such devices for the container.
-        Raises AllocationError with the kubelet's text if the container must not start
-        (``GetDeviceRunContainerOptions``, v1.32).
+        other resources are not called, even if the checkpoint has devices of these resources for
+        the container. Raises AllocationError with the kubelet's text if the container must not
+        start (``GetDeviceRunContainerOptions``, v1.32).
         """
         held = self.holdings(pod).get(container, {})
         # The kubelet's order is random, because it iterates over a map. The mock sorts, so that

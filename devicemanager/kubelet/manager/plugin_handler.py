@@ -298,9 +298,10 @@ class ClientHandler:
         return None
 
     def _disconnect_successor(self, endpoint: EndpointId, now: float) -> Disconnection | None:
-        """Handle the late end of a replaced registration. Only with quirk Q1, it has an effect.
+        """Handle the late end of a replaced registration.
 
-        With Q1, disconnects the plugin that replaced it and returns the result; otherwise None.
+        With quirk Q1, disconnect the plugin that replaced it, and return the result. Otherwise do
+        nothing and return None.
         """
         endpoints = self._state.endpoints
         resource = endpoints.pop_replaced(endpoint)

@@ -197,8 +197,9 @@ class State:
     ) -> None:
         """``written`` is called after every checkpoint write, without the lock.
 
-        ``providers`` are the hint providers of the previous manager, with their allocations; None
-        takes those in the settings. ``document`` builds the contents of the checkpoint.
+        ``providers`` are the hint providers of the previous manager, with their allocations; with
+        None, the providers in the settings are used. ``document`` builds the contents of the
+        checkpoint.
         """
         behaviour = settings.behaviour
         self.lock = threading.Lock()
@@ -289,8 +290,8 @@ class State:
     def reusable(self, pod: PodUid) -> Reusable:
         """Return the devices of a pod's init containers that its other containers may reuse.
 
-        They are stored until another pod is admitted. A new pod with the same UID therefore
-        reuses the devices of the earlier pod (``m.devicesToReuse``, v1.36).
+        These devices are stored until another pod is admitted. A new pod with the same UID
+        therefore reuses the devices of the earlier pod (``m.devicesToReuse``, v1.36).
         """
         last, reusable = self._reusable
         if last != pod:

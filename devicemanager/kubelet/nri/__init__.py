@@ -1,7 +1,8 @@
 """A minimal NRI runtime: it calls plugins for pods and containers, and applies their changes.
 
 The Node Resource Interface (NRI) is how container runtimes call plugins. Some DRA drivers, such as
-those for CPUs and memory, set up containers with NRI instead of CDI, and exit without it.
+those for CPUs and memory, set up containers with NRI instead of CDI, and exit if there is no NRI
+socket.
 
 Theory of operation. ``NriRuntime`` listens on ``nri.sock``. Pass it to ``MockKubelet(runtime=…)``,
 which then calls it before a container starts and after it has stopped. Nothing imports this

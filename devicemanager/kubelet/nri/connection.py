@@ -45,8 +45,7 @@ class CallFailed(Exception):
 
 
 class Disconnected(Exception):
-    """Error of a call whose connection ended, or to which the other side did not respond in
-    time."""
+    """Error of a call that got no response in time, or whose connection ended."""
 
 
 class Connection:

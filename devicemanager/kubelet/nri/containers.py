@@ -69,8 +69,8 @@ def _name(entry: str) -> str:
 
 
 def _put(entries: Any, changes: Collection[_T], key: Callable[[_T], str]) -> None:
-    """Add the changes. A change replaces the entry with its key; ``-KEY`` only removes this
-    entry."""
+    """Add the changes to the entries. A change replaces the entry with the same key; a change with
+    the key ``-KEY`` removes the entry ``KEY``."""
     gone = {key(each).removeprefix(_REMOVED) for each in changes}
     kept = [each for each in entries if key(each) not in gone]
     new = [each for each in changes if not key(each).startswith(_REMOVED)]
@@ -81,8 +81,7 @@ def _put(entries: Any, changes: Collection[_T], key: Callable[[_T], str]) -> Non
 def adjusted_options(options: RunOptions, change: nri.ContainerAdjustment) -> RunOptions:
     """Return the settings of a container with the adjustment of a plugin.
 
-    Resources such as CPUs are not part of the settings, and neither are mounts of other file
-    systems.
+    The result has neither resources such as CPUs, nor mounts whose source is not a path.
     """
     env = {each.key: each.value for each in change.env}
     paths = [

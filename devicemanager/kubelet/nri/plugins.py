@@ -53,7 +53,8 @@ class NriPlugin:
         return f"{self.index}-{self.base}"
 
     def wants(self, event: int) -> bool:
-        """True if the plugin subscribes to an event; a mask of 0 stands for all."""
+        """True if the plugin subscribes to an event. A plugin with an empty event mask subscribes
+        to all."""
         return not self.events or bool(self.events >> (event - 1) & 1)
 
     def call(self, method: str, request: Any) -> Any:
@@ -133,7 +134,8 @@ class PluginServer:
             return tuple(each.name for each in self._plugins)
 
     def wait(self, base: str, timeout: float) -> bool:
-        """Wait until a plugin with this name is connected. Return False after ``timeout``."""
+        """Wait until a plugin is connected whose name without index is ``base``. Return False after
+        ``timeout`` seconds."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: any(each.base == base for each in self._plugins), timeout

@@ -137,7 +137,7 @@ class NriRuntime:
         return self._server.names()
 
     def wait_plugin(self, name: str, timeout: float = 10.0) -> bool:
-        """Wait until a plugin with this name, without its index, is connected. Return False after
+        """Wait until a plugin is connected whose name without index is ``name``. Return False after
         ``timeout`` seconds."""
         return self._server.wait(name, timeout)
 

@@ -75,7 +75,7 @@ class ContainerOutcome:
 
 
 class NoContainers(dict[str, Any]):
-    """The empty mapping of a rejected pod's containers; its KeyError has the pod's rejection."""
+    """Empty ``containers`` of a rejected pod. A lookup raises KeyError with the rejection."""
 
     def __init__(self, rejection: str) -> None:
         super().__init__()

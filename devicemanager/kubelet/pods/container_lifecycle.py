@@ -102,7 +102,7 @@ _SHORTEST_GRACE = 1.0
 pkg/kubelet/pod_workers.go, v1.32)."""
 
 _Key = tuple[PodUid, ContainerName | None]
-"""Key of a timer or backoff: a container; with None instead, the deletion of the pod."""
+"""Key of a timer or backoff: a pod and one of its containers, or None for the pod's deletion."""
 
 
 class ContainerLifecycle:
@@ -205,7 +205,8 @@ class ContainerLifecycle:
     # -- starting again --------------------------------------------------------------
 
     def _restart_later(self, record: PodRecord, container: Container, finished_at: float) -> None:
-        """Start a container when its backoff is over, or now if it is already over."""
+        """Start a container when its backoff ends; if it has already ended, start the container
+        now."""
         key = record.pod.uid, container.name
         with self._lock:
             wait = self._back_off.wait(key, finished_at)
@@ -320,7 +321,10 @@ class ContainerLifecycle:
     # -- deletion --------------------------------------------------------------------
 
     def delete(self, uid: str, grace: float) -> None:
-        """Delete a pod when its containers have exited, or after ``grace`` seconds, at least 1."""
+        """Delete a pod when its containers have exited, but at the latest after ``grace`` seconds.
+
+        The kubelet's minimum is 1 second; a smaller ``grace`` counts as 1.
+        """
         grace = max(grace, _SHORTEST_GRACE)
         with self._store.lock:
             record = self._store.known(uid)

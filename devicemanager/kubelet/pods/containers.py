@@ -174,7 +174,8 @@ class Containers:
         self.start_ephemeral(record)
 
     def _sandbox_error(self, record: PodRecord) -> str:
-        """Create the pod's sandbox. If that fails, return the error text and schedule a retry."""
+        """Create the pod's sandbox, and return an empty text. On failure, schedule a retry and
+        return the error text. A permanent error is not retried."""
         try:
             self._create_sandbox(record)
         except PermanentError as error:

@@ -137,8 +137,10 @@ class LazyDra(Generic[Manager_co]):
         return self._manager
 
     def used(self) -> Manager_co | None:
-        """Return the DRA manager, which this call creates if there are ResourceClaims. Return None
-        without ResourceClaims, if no earlier call created it."""
+        """Return the DRA manager, and create it if there are ResourceClaims.
+
+        Returns None if there are no ResourceClaims and no earlier call created the manager.
+        """
         self.start()
         return self._manager
 

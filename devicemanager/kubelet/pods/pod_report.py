@@ -29,7 +29,7 @@ class PodReport:
     pod: Pod
     status: PodStatus
     deletion_grace: float | None
-    """Seconds that the containers have to exit if the pod is being deleted; otherwise None."""
+    """Seconds in which the containers must exit if the pod is being deleted; otherwise None."""
     deletion_time: float | None
     """Time by which the containers must exit, in seconds since the epoch; otherwise None."""
     responses: Responses = NO_RESPONSES

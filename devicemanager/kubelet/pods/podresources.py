@@ -160,8 +160,8 @@ class PodSource:
         return previous
 
     def _claim_versions(self, uids: Sequence[PodUid]) -> list[int] | None:
-        """Return the claim version of each pod, above the bits of all other versions; None if the
-        node has no claims."""
+        """Return the version of each pod's claims, in higher bits than all other versions; None if
+        the node has no claims."""
         # Most nodes have no claims: a List needs no further time for them.
         used = [each for each in self._claims if each.version]
         if not used:

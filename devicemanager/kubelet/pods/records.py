@@ -92,8 +92,8 @@ class PodRecord:
     sync_at: float | None = None
     """Time of the next attempt, in seconds of the monotonic clock; None if there is none."""
     ending: tuple[Phase, str, str] | None = None
-    """Phase, reason and message that the pod will have when its claims are unprepared; None unless
-    its containers have stopped for good."""
+    """Phase, reason and message that the pod will have when its claims are unprepared; None while
+    its containers can still run."""
     deletion_grace: float | None = None
     """Grace period of the pod's deletion in seconds; None if the pod is not being deleted."""
     deletion_time: float | None = None
@@ -333,8 +333,8 @@ class PodStore:
         self._version = 0
         self._snapshot: PodSnapshot | None = None
         self.containers_survive = True
-        """True if pods that only the checkpoint has still have running containers; False after a
-        reboot."""
+        """True if the containers of pods that only the checkpoint knows are still running; False
+        after a reboot."""
         self.cpu_counter: CpuCounter | None = None
         """CPU time of a node whose pods have ``usage``; None if it is not known."""
         self.node_labels: Callable[[], Mapping[str, str]] = dict

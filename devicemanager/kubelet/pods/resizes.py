@@ -125,7 +125,10 @@ class Resizes:
     def _set_pending(
         self, record: PodRecord, found: tuple[Pod, str, str, int] | None
     ) -> EventKind | None:
-        """Record that a resize is pending; with None, record that no resize is pending."""
+        """Record ``found`` as the pending resize of a pod; with None, no resize is pending.
+
+        Returns the event to publish; None if nothing has changed.
+        """
         with self._store.lock:
             before = record.resize or Resize()
             pending = None

@@ -32,8 +32,8 @@ REMOVE_RETRY = 10.0
 
 
 class SandboxLater(DeviceManagerError):
-    """Error of a sandbox that waits ``seconds`` for a simulated driver. The creation must be
-    retried then."""
+    """Error of a sandbox whose claims wait for a simulated driver. Retry the creation after
+    ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"waiting {seconds:g} s for a driver")
@@ -60,7 +60,7 @@ class Sandboxes:
         self._removing: dict[PodUid, threading.Lock] = {}
 
     def create(self, record: PodRecord) -> None:
-        """Create the sandbox of a pod without sandbox: prepare the pod's claims.
+        """Prepare the pod's claims and create its sandbox; do nothing if it has a sandbox.
 
         Raises DraError with the kubelet's text if the claims cannot be prepared, and RequestError
         if the pod is terminating.

@@ -175,7 +175,7 @@ class ManifestFiles:
         # Guards the two fields below.
         self._lock = threading.Lock()
         self._leaving: dict[str, FileQueue] = {}
-        """Pods that are being terminated: the queue that does it, by UID."""
+        """The queues that are terminating pods, by UID of the pod."""
         self._freed: deque[str] = deque()
         """UIDs of pods that have been terminated, until ``check_waiting`` handles them."""
         self._closed = False
@@ -201,7 +201,7 @@ class ManifestFiles:
         self.check(old)
 
     def check_unreadable(self, name: str) -> None:
-        """Check a file whose permissions changed, if it could not be read before."""
+        """Check a file that could not be read before, because its permissions have changed."""
         if name in self._files and self._files[name].unreadable:
             self.check(name)
 
@@ -355,7 +355,7 @@ class StaticPods(FollowedDirectory):
     ``owner`` and ``report`` are called on threads of this object, for one file on one thread at a
     time. A file is read when it is complete: when its writer closes it, or when it is moved or
     linked into the directory. An invalid file is reported in one line and read again when it
-    changes. The pod that was admitted from it before keeps running.
+    changes. The pod of the earlier contents keeps running.
 
     ``start`` returns when the pods of the existing files have been admitted, except for
     admissions that hang in a plugin. ``stop`` does not terminate pods. It does not wait for

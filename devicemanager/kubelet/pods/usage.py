@@ -16,7 +16,7 @@ __all__ = ["ContainerStats", "NodeStats", "PodStats", "Used", "node_stats"]
 
 @attrs.frozen
 class Used:
-    """CPU time in seconds, present CPU usage in cores, and working set in bytes."""
+    """CPU time in seconds, current CPU usage in cores, and working set in bytes."""
 
     cpu_seconds: float
     cores: float

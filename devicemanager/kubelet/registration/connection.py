@@ -432,7 +432,8 @@ class Connection:
             self._faults.closed()
 
     def join(self) -> None:
-        """Wait up to 10 s for the connection's thread to end; do nothing if it is the caller."""
+        """Wait up to 10 s for the connection's thread to end; do nothing if called on that
+        thread."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_SECONDS)
 

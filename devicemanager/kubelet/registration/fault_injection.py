@@ -123,7 +123,7 @@ def _is_during(fault: Fired) -> bool:
 
 @contextlib.contextmanager
 def _cutting(fired: Iterable[Fired], cut: Callable[[], None]) -> Iterator[None]:
-    """Cut the connection while the call is in flight if a fault with ``when=during`` fires."""
+    """If a fault with ``when=during`` fires, cut the connection while the call is in flight."""
     holds = [each.hold() for each in fired if _is_during(each)]
     for hold in holds:
         # When the delay ends, a timer cuts the connection while the plugin handles the call.

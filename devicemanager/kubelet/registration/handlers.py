@@ -32,7 +32,7 @@ class TypeHandler(Protocol):
     async def register(self, path: Path, info: pr.PluginInfo, pid: int) -> Registration:
         """Check and register the plugin whose registration socket is ``path``.
 
-        ``pid`` is its process ID, or 0 if that is unknown. Raises RegistrationRejected with the
+        ``pid`` is the plugin's process ID, or 0 if unknown. Raises RegistrationRejected with the
         text for the plugin. NotConnected means that the plugin passed the checks: kubelets before
         1.36 do not retry it.
         """

@@ -29,8 +29,9 @@ __all__ = [
 def settings_from_bytes(alloc_resp: bytes) -> ContainerSettings:
     """Decode a ContainerAllocateResponse that a plugin sent or a checkpoint stores.
 
-    Raises ``WireError`` if the bytes are not a valid message. Also raises it for a typed device
-    that is not of kind filesystem, netlink or pci: the container must not start without the device.
+    Raises ``WireError`` if the bytes are not a valid message. Also raises ``WireError`` for a typed
+    device that is not of kind filesystem, netlink or pci: the container must not start without the
+    device.
     """
     try:
         message = dp.ContainerAllocateResponse.FromString(alloc_resp)

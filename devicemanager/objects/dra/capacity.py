@@ -20,8 +20,10 @@ _ZERO: Final = Quantity(0)
 
 
 def device_capacity(*, is_shared: bool) -> Callable[[str, _Object], Errors]:
-    """Return the check of one capacity. ``is_shared``: True if the device allows several
-    allocations."""
+    """Return a function that checks one capacity of a device.
+
+    ``is_shared``: True if the device allows several allocations.
+    """
     return _shared if is_shared else _exclusive
 
 

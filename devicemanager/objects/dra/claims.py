@@ -238,7 +238,7 @@ def accept(_: str) -> None:
 def admin_access(at: str, wanted: Iterable[tuple[int, Any]], *, is_allowed: bool) -> Errors:
     """Check that admin access is requested only in a namespace with the label ``ADMIN_LABEL``.
 
-    ``wanted``: index and value of ``adminAccess`` of each request or result, below ``at``.
+    ``wanted``: for each request or result, its index below ``at`` and its value of ``adminAccess``.
     """
     for number, value in wanted:
         if value and not is_allowed:

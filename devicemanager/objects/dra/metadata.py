@@ -40,7 +40,7 @@ def template_metadata(at: str, value: _Object) -> Errors:
 
 
 def updated_metadata(new: _Object, old: _Object) -> Errors:
-    """Check the metadata of an object that replaces another one."""
+    """Check the metadata of an object that replaces the object ``old``."""
     if old.get("deletionTimestamp"):
         before = old.get("finalizers") or ()
         added = sorted({each for each in new.get("finalizers") or () if each not in before})

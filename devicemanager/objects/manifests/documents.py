@@ -138,7 +138,7 @@ class _Shape:
         self._grow(size)
 
     def _enter(self, event: Any) -> set[str] | None:
-        """Begin a YAML node. If it is a key, return the keys that its mapping has so far.
+        """Begin a YAML node. If the node is a key, return the earlier keys of its mapping.
 
         Return None for any other node.
         """

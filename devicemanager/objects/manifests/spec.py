@@ -270,7 +270,7 @@ def _grace_period(seconds: object) -> int:
 def _image(image: object) -> str:
     """Check and return the image of a container. Raises FieldError.
 
-    The mock does not run it, but the API server rejects a container without an image.
+    The mock does not run the image, but the API server rejects a container without an image.
     """
     if image is None or image == "":
         raise required("image")

@@ -318,7 +318,8 @@ def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str
 
 
 def with_allocated(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a Pod object in which containers have the CPU and memory that their status has.
+    """Return a Pod object whose containers have the CPU and memory of their statuses, not of the
+    spec.
 
     While a resize of the pod is not complete, these amounts differ from the amounts in the spec.
     """

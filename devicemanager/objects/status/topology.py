@@ -1,6 +1,6 @@
 """NodeResourceTopology objects (``topology.node.k8s.io/v1alpha2``) for NUMA-aware schedulers.
 
-For each NUMA node, they have the number of all devices and the number of free devices.
+For each NUMA node, an object has the number of all devices and the number of free devices.
 """
 
 from __future__ import annotations

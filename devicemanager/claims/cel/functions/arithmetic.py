@@ -155,6 +155,6 @@ BINARY: dict[str, tuple[Callable[[Value, Value], Value], tuple[type, ...]]] = {
     "_/_": (divide, NUMBERS),
     "_%_": (modulo, (int, UInt)),
 }
-"""Operators: the function, and the classes that its left operand can have."""
+"""The function of each operator, and the classes that its left operand can have."""
 NEGATABLE = (bool, float, Duration, int)
 """Classes of values that can be negated."""

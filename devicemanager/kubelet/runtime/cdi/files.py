@@ -42,7 +42,7 @@ _MAX_INT64, _MAX_UINT32 = 2**63 - 1, 2**32 - 1
 
 
 class _Invalid(ValueError):
-    """Error of an invalid file; its text does not have the file name yet."""
+    """Error of an invalid file; the caller adds the file name to its text."""
 
 
 def load_spec(path: Path) -> CdiSpec:
