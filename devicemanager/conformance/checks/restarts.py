@@ -303,10 +303,18 @@ def _second_instance(run: CheckRun, since: Mark, before: _Files) -> dict[str, Pa
         run.limits.start_seconds,
     )
     if run.plugin.has_exited:
-        raise Failed(f"a second instance cannot start: {run.plugin.exit_text()}")
+        raise Failed(
+            f"a second instance cannot start: {run.plugin.exit_text()}", symptom=_NO_SECOND
+        )
     if took is None:
-        raise Failed(f"a second instance did not register within {run.limits.start_seconds:g} s")
+        raise Failed(
+            f"a second instance did not register within {run.limits.start_seconds:g} s",
+            symptom=_NO_SECOND,
+        )
     return sockets()
+
+
+_NO_SECOND = "an update with maxSurge never ends: the new pod fails while the old one runs"
 
 
 @builtin
