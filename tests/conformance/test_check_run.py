@@ -13,7 +13,7 @@ import pytest
 from devicemanager.conformance import Check, Limits
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks import lifecycle
-from devicemanager.conformance.checks.allocate import a19
+from devicemanager.conformance.checks.allocate import _allocate_one, a19
 from devicemanager.conformance.checks.listandwatch import w10, w14
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
@@ -198,6 +198,18 @@ def test_l07_does_not_blame_a_user_namespace_for_a_missing_registration(
         lifecycle.l07.run(run)
     text = "0 inotify instances; the plugin did not notice restart 1: no Register call within 0 s"
     assert (str(raised.value), raised.value.cause) == (text, "K01")
+
+
+def test_rejected_allocation_has_its_own_symptom() -> None:
+    run = Run(dp.Device(ID="a", health="Healthy"))
+
+    def allocate(ids: list[str], seconds: float) -> None:
+        raise CallFailed("Allocate", grpc.RpcError("no"))
+
+    client: Any = SimpleNamespace(allocate=allocate)
+    with pytest.raises(Failed) as raised:
+        _allocate_one(run, client, ["a"])
+    assert "UnexpectedAdmissionError" in raised.value.symptom
 
 
 def test_l07_accepts_a_plugin_that_exits_for_lack_of_inotify_after_its_registration(

@@ -151,6 +151,7 @@ def k05(run: CheckRun) -> str:
 @builtin
 def k06(run: CheckRun) -> str:
     run.start()
+    run.wait_set_up()
     since = run.kubelet.mark()
     for path in map(run.observed.socket, run.resources):
         run.step(f"delete {path.name}")
@@ -161,6 +162,7 @@ def k06(run: CheckRun) -> str:
 @builtin
 def k07(run: CheckRun) -> str:
     run.start()
+    run.wait_set_up()
     since = run.kubelet.mark()
     run.step("restart the kubelet, keep the sockets of plugins")
     # Real kubelets also delete the sockets. Keeping them shows whether the plugin watches
