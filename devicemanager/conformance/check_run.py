@@ -34,15 +34,40 @@ from protos import deviceplugin_v1beta1 as dp
 
 __all__ = ["CheckRun"]
 
+_SET_UP_SECONDS = 0.5
+"""Time that a plugin has after its registration to set up its watches and signal handlers."""
+
 
 class CheckRun(SuiteRun):
     """One run of one check on one stage (a mock kubelet with the plugin)."""
+
+    _set_up_at = 0.0
+    """Time at which the plugin has had ``_SET_UP_SECONDS`` since the registration at its start."""
 
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
         super().__init__(stage, resources, seed)
         self.observed = Observations(stage.kubelet)
 
     # -- actions -----------------------------------------------------------------------
+
+    def wait_set_up(self) -> None:
+        """Wait until the plugin has had time to set up its watches and signal handlers.
+
+        Many plugins do so only after their registration. A check calls this method before it
+        disturbs the plugin. Otherwise the verdict would depend on a race that no node has.
+        """
+        time.sleep(max(0.0, self._set_up_at - time.monotonic()))
+
+    def stop_kubelet(self) -> None:
+        """Stop the kubelet, after the plugin's set-up."""
+        self.wait_set_up()
+        super().stop_kubelet()
+
+    def restart_kubelet(self) -> Mark:
+        """Restart the kubelet, after the plugin's set-up. Return a mark for the moment before the
+        restart."""
+        self.wait_set_up()
+        return super().restart_kubelet()
 
     def break_device(self, id_: str, when: str = "") -> float:
         """Run the hook break-device, and wait for a device list in which ``id_`` is not healthy.
@@ -231,6 +256,8 @@ class CheckRun(SuiteRun):
             raise Lost(f"the plugin exited after {after}: {self.plugin.exit_text()}")
         if took is None:
             raise Lost(self._why_lost(since, seconds, after))
+        if not self._registered_before:
+            self._set_up_at = time.monotonic() + _SET_UP_SECONDS
         self._registered_before = True
         # On a node, kubelet restarts are far apart, so the restart backoff of a supervisor is
         # reset.

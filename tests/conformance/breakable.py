@@ -410,6 +410,8 @@ class Plugin:
         self.own: dict[Path, sockets.FileIdentity | None] = {}
         self.identity: sockets.FileIdentity | None = None
         self.stopping = threading.Event()
+        self.is_set_up = threading.Event()
+        self.unwatched: set[Path] = set()
         self.streams = 0
         self.streams_ended = threading.Event()
         self.registrations = 0
@@ -556,6 +558,9 @@ class Plugin:
             self.stopping.wait()
             return
         self.come_up()
+        if "late-setup" in on:
+            self.stopping.wait(0.3)
+            self.watch()
         quiet = 0.0
         polled = time.monotonic()
         while not self.stopping.wait(_POLL):
@@ -590,6 +595,13 @@ class Plugin:
                     self.stopping.wait(1.5)
                     self.identity = self.kubelet()
 
+    def watch(self) -> None:
+        """Begin to watch the directory, after the registration: earlier changes stay unnoticed."""
+        self.identity = self.kubelet()
+        self.streams_ended.clear()
+        self.unwatched = {path for path in self.own if not path.exists()}
+        self.is_set_up.set()
+
     def is_lost(self) -> bool:
         """True if the kubelet may have forgotten this plugin."""
         on = self.switches
@@ -603,7 +615,7 @@ class Plugin:
         if "deaf" in on:
             return False
         if "ignores-own" not in on and any(
-            not path.exists() for _, _, path in self.servers.values()
+            not path.exists() and path not in self.unwatched for _, _, path in self.servers.values()
         ):
             return True
         if "any-stream" in on and self.streams_ended.is_set():
@@ -699,6 +711,10 @@ def main() -> None:
     worker = threading.Thread(target=run_or_die, args=(plugin,), daemon=True)
     worker.start()
     gc.freeze()
+    if "late-setup" in switches:  # until then, signals end the process at once
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+        plugin.is_set_up.wait()
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     while (number := signal.sigwait(signals)) == signal.SIGUSR1 or "stubborn" in switches:
         if number == signal.SIGUSR1 and "polls" not in switches:
             plugin.devices.read()

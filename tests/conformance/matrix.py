@@ -328,6 +328,8 @@ SUBJECTS: Mapping[str, Subject] = {
     "slow poll": Subject((*GOOD, "polls"), ("W08", "L06"), limits={"series_seconds": 3.0}),
     # It registers again when any stream ends, and the kubelet keeps its earlier connections.
     "re-registers": Subject(("any-stream", "keeps-server"), ("W15",)),
+    # It sets up its watches and signal handlers only after its registration, as many plugins do.
+    "late set-up": Subject((*GOOD, "late-setup"), ("K01", "K06", "K07", "L01", "L02")),
     # It also restarts its server, so that a stream opened at that moment is lost.
     "restarts its server": Subject(("any-stream",), ("W11", "W15"), ("W11",)),
 }

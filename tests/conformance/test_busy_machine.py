@@ -39,6 +39,12 @@ def test_misconfigured_plugin_may_start_slowly() -> None:
     assert outcome("L11", under_test, quick)[0] is Outcome.PASS
 
 
+def test_crash_is_found_after_the_end_of_its_connection() -> None:
+    result, seen = outcome("A17", plugin("exit-on-empty"), limits())
+    assert result is Outcome.FAIL
+    assert seen == "the plugin exited after an empty request: exit status 7"
+
+
 def test_second_instance_may_start_slowly() -> None:
     """K12 allows the time of a start."""
     quick = attrs.evolve(limits(), recover_warn_seconds=0.0)

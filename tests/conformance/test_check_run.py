@@ -13,7 +13,7 @@ import pytest
 from devicemanager.conformance import Check, Limits
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks import lifecycle
-from devicemanager.conformance.checks.allocate import a19
+from devicemanager.conformance.checks.allocate import _allocate_one, a19
 from devicemanager.conformance.checks.listandwatch import w10, w14
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
@@ -198,6 +198,48 @@ def test_l07_does_not_blame_a_user_namespace_for_a_missing_registration(
         lifecycle.l07.run(run)
     text = "0 inotify instances; the plugin did not notice restart 1: no Register call within 0 s"
     assert (str(raised.value), raised.value.cause) == (text, "K01")
+
+
+def test_rejected_allocation_has_its_own_symptom() -> None:
+    run = Run(dp.Device(ID="a", health="Healthy"))
+
+    def allocate(ids: list[str], seconds: float) -> None:
+        raise CallFailed("Allocate", grpc.RpcError("no"))
+
+    client: Any = SimpleNamespace(allocate=allocate)
+    with pytest.raises(Failed) as raised:
+        _allocate_one(run, client, ["a"])
+    assert "UnexpectedAdmissionError" in raised.value.symptom
+
+
+def test_l07_accepts_a_plugin_that_exits_for_lack_of_inotify_after_its_registration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of its stream is noticed before its exit."""
+    monkeypatch.setattr(lifecycle, "why_inotify_cannot_be_limited", str)
+    run: Any = Run()
+    registrations = iter([True, False])
+    run.observed.is_registered = lambda since, resources: next(registrations, False)
+    process = SimpleNamespace(exit_status=1, stop=lambda: None, start=lambda: None)
+    run.plugin.process, run.plugin.has_exited_once = process, False
+    run.plugin.usage = lambda: SimpleNamespace(inotify=1)
+    run.kubelet.clock = SimpleNamespace(time=float)
+    run.timeline.output = lambda: ["cannot create a watcher: too many open files"]
+    waits = []
+
+    def wait_registered(since: str, seconds: float, after: str) -> float:
+        waits.append(after)
+        if len(waits) == 3:  # its start, a restart with inotify, a restart without
+            run.plugin.has_exited_once = True
+            raise Failed(f"the plugin exited after {after}")
+        return 0.0
+
+    run.wait_registered = wait_registered
+    seen = lifecycle.l07.run(run)
+    assert seen == (
+        "1 inotify instance; without any: exit status 1: cannot create a watcher: too many open "
+        "files"
+    )
 
 
 def test_failed_registration_says_what_happened_instead() -> None:

@@ -66,7 +66,10 @@ def _allocate_one(
     try:
         responses = client.allocate(ids, seconds=run.limits.allocate_seconds).container_responses
     except CallFailed as error:
-        raise Failed(f"Allocate of {listed(ids, _MOST_SHOWN)}: {error}") from None
+        raise Failed(
+            f"Allocate of {listed(ids, _MOST_SHOWN)}: {error}",
+            symptom="pods with these devices are rejected with UnexpectedAdmissionError",
+        ) from None
     if len(responses) != 1:
         raise _WrongCount(
             f"Allocate of {listed(ids, _MOST_SHOWN)} returned {len(responses)} responses for one "
@@ -475,10 +478,21 @@ def a16(run: CheckRun) -> None:
 def a17(run: CheckRun) -> None:
     id_ = run.healthy_ids()[0]
     with run.client() as client:
-        # The last request has the unknown field 1000, as a newer kubelet might send it.
-        for request in (b"", b"\x0a\x00", _request(id_, id_), b"\xc2\x3e\x01x" + _request(id_)):
+        for what, request in (
+            ("an empty request", b""),
+            ("a request without device IDs", b"\x0a\x00"),
+            ("a request with an ID twice", _request(id_, id_)),
+            # The field 1000, as a newer kubelet might send it.
+            ("a request with an unknown field", b"\xc2\x3e\x01x" + _request(id_)),
+        ):
             call = partial(client.raw, ALLOCATE, request, run.limits.allocate_seconds)
-            rejection(call, f"request {request.hex()}")
+            try:
+                rejection(call, what)
+            except Failed:
+                # A crash closes the connection before the exit is noticed.
+                run.until(lambda: run.plugin.has_exited, run.limits.settle_seconds)
+                run.check_alive(what)
+                raise
     run.check_alive("unusual requests")
 
 

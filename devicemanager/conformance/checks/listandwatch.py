@@ -360,8 +360,11 @@ def _check_handlers(run: CheckRun) -> str:
             )
         if handlers <= open_streams:
             return f"{counted(handlers, 'goroutine')} in ListAndWatch"
+        left = handlers - open_streams
     raise Failed(
-        f"goroutines in ListAndWatch: {handlers}; open ListAndWatch streams: {open_streams}"
+        f"{counted(left, 'ListAndWatch handler')} did not return after the end of the stream: the "
+        f"plugin has {counted(left + open_streams, 'goroutine')} in ListAndWatch, and "
+        f"{counted(open_streams, 'open stream')}"
     )
 
 

@@ -262,11 +262,11 @@ def r08(run: CheckRun) -> str:
         run.stop_kubelet()
         prepare()
         run.step(f"leave {name}")
-        results.append(f"{name}: {_start_before_the_kubelet(run)}")
+        results.append(f"{name}: {_start_before_the_kubelet(run, name)}")
     return "; ".join(results)
 
 
-def _start_before_the_kubelet(run: CheckRun) -> str:
+def _start_before_the_kubelet(run: CheckRun, state: str) -> str:
     process = run.launch()
     run.until(lambda: run.plugin.has_exited, run.limits.away_seconds)
     if not run.plugin.has_exited:
@@ -278,7 +278,10 @@ def _start_before_the_kubelet(run: CheckRun) -> str:
             return f"{took:.2f} s"
         except Failed:
             if not run.plugin.has_exited:
-                raise
+                raise Failed(
+                    f"the plugin was started with {state}, and did not register within "
+                    f"{run.limits.start_seconds:g} s after the kubelet's start"
+                ) from None
     # With exit status 0, a pod counts as completed, and the plugin may not be started again.
     if process.exit_status == 0:
         raise Failed(

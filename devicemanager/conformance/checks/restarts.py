@@ -151,6 +151,7 @@ def k05(run: CheckRun) -> str:
 @builtin
 def k06(run: CheckRun) -> str:
     run.start()
+    run.wait_set_up()
     since = run.kubelet.mark()
     for path in map(run.observed.socket, run.resources):
         run.step(f"delete {path.name}")
@@ -161,6 +162,7 @@ def k06(run: CheckRun) -> str:
 @builtin
 def k07(run: CheckRun) -> str:
     run.start()
+    run.wait_set_up()
     since = run.kubelet.mark()
     run.step("restart the kubelet, keep the sockets of plugins")
     # Real kubelets also delete the sockets. Keeping them shows whether the plugin watches
@@ -303,10 +305,18 @@ def _second_instance(run: CheckRun, since: Mark, before: _Files) -> dict[str, Pa
         run.limits.start_seconds,
     )
     if run.plugin.has_exited:
-        raise Failed(f"a second instance cannot start: {run.plugin.exit_text()}")
+        raise Failed(
+            f"a second instance cannot start: {run.plugin.exit_text()}", symptom=_NO_SECOND
+        )
     if took is None:
-        raise Failed(f"a second instance did not register within {run.limits.start_seconds:g} s")
+        raise Failed(
+            f"a second instance did not register within {run.limits.start_seconds:g} s",
+            symptom=_NO_SECOND,
+        )
     return sockets()
+
+
+_NO_SECOND = "an update with maxSurge never ends: the new pod fails while the old one runs"
 
 
 @builtin

@@ -162,6 +162,7 @@ def stop_by(run: CheckRun, number: signal.Signals) -> float:
     Raises Failed if the plugin does not exit within ``stop_seconds``.
     """
     process = run.process
+    run.wait_set_up()
     run.step(number.name)
     process.stay_down()  # otherwise a supervisor could start it again before the exit is noticed
     process.send_signal(number)
