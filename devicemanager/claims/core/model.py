@@ -31,7 +31,7 @@ class Exclusion:
     rule: str
     """Text for users, such as ``device.memory >= '40Gi' is false``."""
     devices: int
-    """The set of devices whose first excluding rule is this one."""
+    """The set of devices for which this is the first rule that excludes them."""
 
 
 @attrs.frozen
