@@ -27,7 +27,8 @@ _DAYS: Final = "365"
 
 
 class InClusterError(ValueError):
-    """The files cannot be created. The message is one line for the user."""
+    """Error for files of the in-cluster configuration that cannot be created. The message is one
+    line for the user."""
 
 
 @attrs.frozen

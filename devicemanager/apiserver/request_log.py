@@ -111,7 +111,8 @@ class RequestLog:
             if not self._changed.wait_for(lambda: len(self._find(fields)) >= count, timeout):
                 found = len(self._find(fields))
                 raise TimeoutError(
-                    f"waited {timeout:g} s for {count} requests with {fields}, found {found}"
+                    f"waited {timeout:g} s for requests with {fields}: expected {count}, "
+                    f"found {found}"
                 )
             return self._find(fields)
 

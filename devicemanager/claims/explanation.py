@@ -48,7 +48,8 @@ _SHOWN_TAKEN = 8
 
 @attrs.frozen
 class ExcludedDevices:
-    """Devices that the same rule excludes first, with this rule in words."""
+    """Devices that the same rule excludes, with this rule in words. A device that several rules
+    exclude counts for the first of them."""
 
     rule: str
     devices: tuple[str, ...]
@@ -157,7 +158,7 @@ def cut_off_constraints(claim: str, cut: ConstraintsCutOff, steps: StepBudget) -
     what = f"the constraints of {claim}, {cut.label} on {cut.left} of {counted(cut.of, 'device')}"
     return TryAgain(
         f"the search for devices was cut off {limit} without a result; not examined: {what},"
-        " and what follows: try again, or simplify the constraints",
+        " and everything after that: try again, or simplify the constraints",
         (what,),
     )
 

@@ -29,14 +29,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--api-server",
         action="store_true",
-        help="also run an API server with a scheduler, and run the pods of this API server; the "
-        "file kubeconfig in the root is its kubeconfig",
+        help="also run an API server with a scheduler, and run the pods that are bound to this "
+        "node; the kubeconfig of the server is the file kubeconfig in --root",
     )
     add_file(
         group,
         "--kubeconfig",
-        "read ResourceClaims from the API server of this kubeconfig, and delete ResourceSlices on "
-        "this API server",
+        "read ResourceClaims from the API server of this kubeconfig, and delete the ResourceSlices "
+        "of drivers that are gone",
     )
 
 

@@ -77,8 +77,8 @@ def _complete(parser: argparse.ArgumentParser) -> None:
     add(
         "--metrics",
         metavar="URL",
-        help="with --client: the client's Prometheus page, which must parse and change; {port} "
-        "here and in the command is a free port",
+        help="with --client: address of the client's Prometheus page; checks that the page is "
+        "valid and changes with the pods; {port} here and in the command is a free port",
     )
     add(
         "--profile",

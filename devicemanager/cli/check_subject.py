@@ -48,8 +48,8 @@ def _driver_suite() -> Suite:
 
 
 def _names_driver(args: argparse.Namespace) -> bool:
-    """True if the options say that the program is a driver. All families of drivers begin with
-    D."""
+    """True if the options say that the program is a driver. The IDs of all checks of drivers begin
+    with D."""
     names = (*args.only, *args.skip)
     given = (args.rootfs, args.previous)
     has_options = any(
@@ -161,8 +161,8 @@ def _hardware(args: argparse.Namespace) -> Hardware:
             )
     if args.dev is not None and not os.access(args.dev, os.W_OK):
         print(
-            f"check: warning: --dev: {args.dev} is not writable, so the program does not see later "
-            "changes to it",
+            f"check: warning: --dev: {args.dev} is not writable, so the program gets a copy and "
+            "does not see later changes",
             file=sys.stderr,
         )
     numa = None if args.numa is None else read_numa(args.numa).topology

@@ -96,8 +96,8 @@ def _add_explain(actions: Subparsers) -> None:
         "explain",
         _explain,
         "explain why claims get their devices or do not fit",
-        description="Explain the claims of one pod together: for each device that they do not "
-        "get, the first rule that excludes it. The exit status is 0 if they fit, else 1.",
+        description="Explain the claims of one pod together. For each device that they do not "
+        "get, show the first rule that excludes it. The exit status is 0 if they fit, else 1.",
     )
     explain.add_argument(
         "names", nargs="+", metavar="CLAIM", help="a claim: NAME or NAMESPACE/NAME"

@@ -282,7 +282,7 @@ def _check_manifest(file: str, body: bytes) -> None:
         kinds = {each.get("kind") for each in load_documents(text) if isinstance(each, dict)}
         if "ResourceClaim" in kinds and "Pod" not in kinds:
             raise ManifestError(
-                "there is no Pod beside the ResourceClaim: use one file for both, or "
+                "the file has a ResourceClaim but no Pod: put both in one file, or use "
                 "`devicemanager ctl apply` for the claim"
             )
         read_resource_claims(text)

@@ -1,4 +1,4 @@
-"""``devicemanager fleet``: show all nodes of a cluster, and try pods and changes on them."""
+"""``devicemanager fleet``: all nodes of a cluster, whether pods fit, and what changes would do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager fleet`` and its actions."""
     parser = subparsers.add_parser(
         "fleet",
-        help="show all nodes of a cluster, and try pods and changes on them",
+        help="show all nodes of a cluster, whether pods fit, and what changes would do",
         description="Work with the archive of `devicemanager snapshot cluster`. The cluster is "
         "not contacted.",
     )
@@ -184,7 +184,7 @@ def _candidate(fleet: Fleet, file: str) -> Candidate:
     named = [each if isinstance(each, dict) else {} for each in documents]
     pods = [each for each in named if each.get("kind") == "Pod"]
     if len(pods) != 1:
-        raise CommandError(f"{file}: expected one Pod, and found {len(pods)}")
+        raise CommandError(f"{file}: expected one Pod, found {len(pods)}")
     templates = [each for each in named if each.get("kind") == "ResourceClaimTemplate"]
     return Candidate.of(fleet, pods[0], templates)
 

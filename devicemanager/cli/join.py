@@ -39,8 +39,9 @@ _LEAVING = {
     "shutdown": "shutting the nodes down",
 }
 _REPORT = 10.0
+"""Seconds between progress lines without ``--demo``."""
 _DEMO_REPORT = 1.0
-"""Seconds between progress lines: without ``--demo``, and with it."""
+"""Seconds between progress lines with ``--demo``."""
 
 # What --demo creates.
 _DEMO_RESOURCE = "vendor.com/gpu"

@@ -35,7 +35,7 @@ _FIELDS = ("name", "count", "labels", "taints", "capacity", "devices", "drivers"
 
 @attrs.frozen
 class _Kind:
-    """A kind of the file, with the prefix of errors about it."""
+    """A node kind in the file, and the text with which errors about it begin."""
 
     at: str
     value: Mapping[str, Any]

@@ -88,8 +88,9 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--adopt",
         metavar="SELECTOR",
-        help="run a node for each Node with these labels that another program creates, such as an "
-        "autoscaler: karpenter.sh/nodepool=gpu; the Nodes are kept at exit",
+        help="run a virtual node for each Node object with these labels, such as "
+        "karpenter.sh/nodepool=gpu; another program, such as an autoscaler, creates and deletes "
+        "the objects, and `join` does not delete them",
     )
     group.add_argument(
         "--prefix",
@@ -101,8 +102,8 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
     add_file(
         group,
         "--fleet",
-        "create the nodes and pods in an archive of `devicemanager snapshot cluster` instead; "
-        "flags for the topology and the kubelet version override the values of the nodes",
+        "create the nodes and pods of this archive of `devicemanager snapshot cluster`; flags for "
+        "the topology and the kubelet version override the values of the nodes",
     )
     group.add_argument(
         "--take-over",

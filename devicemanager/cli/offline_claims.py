@@ -31,8 +31,8 @@ _MAX_STATE = 64 << 20
 
 @attrs.frozen
 class OfflineClaims:
-    """Structured claims of one node, read from files; ``records`` has the allocated ones by
-    name."""
+    """Structured claims of one node, read from files; ``records`` has the allocated claims
+    by name."""
 
     allocator: Allocator
     node: str

@@ -40,7 +40,7 @@ class OfflineDra:
     objects: DraObjects
     node: Node
     _before: dict[str, list[Object]] = attrs.field(factory=dict)
-    """The claims before each pod, by the UID of the pod."""
+    """All claims as they were before a pod got its claims, by the UID of the pod."""
 
     @classmethod
     def load(cls, paths: Sequence[str], manifests: Sequence[str], node: str | None) -> OfflineDra:

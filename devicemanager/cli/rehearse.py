@@ -1,4 +1,4 @@
-"""``devicemanager rehearse``: what would happen on a node if it restarted, rebooted or changed."""
+"""``devicemanager rehearse``: what a restart, a reboot or an upgrade would do to a node's pods."""
 
 from __future__ import annotations
 

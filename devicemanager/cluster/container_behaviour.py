@@ -33,8 +33,8 @@ EXEC: Final = f"{PREFIX}/exec"
 EXEC_EXIT_CODE: Final = f"{PREFIX}/exec-exit-code"
 PORT_FORWARD: Final = f"{PREFIX}/port-forward"
 RESIZE_DELAY: Final = f"{PREFIX}/resize-delay"
-"""The constants above name the annotations of a pod that override the default behaviour of its
-containers."""
+"""Name of an annotation. Like the annotations that the constants above name, it overrides the
+default behaviour of the pod's containers."""
 
 T = TypeVar("T")
 

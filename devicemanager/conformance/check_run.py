@@ -351,8 +351,8 @@ class CheckRun(SuiteRun):
                     raise
 
     def registers_again(self, since: Mark) -> bool:
-        """Wait for a registration after the mark, up to ``refresh_seconds``. Return True if there
-        was a registration, after further registrations have stopped."""
+        """Wait up to ``refresh_seconds`` for a registration after the mark. Return False if none
+        comes. Otherwise wait until no further registrations follow, and return True."""
         deadline, known = time.monotonic() + self.limits.refresh_seconds, 0
 
         def has_news() -> bool:

@@ -20,8 +20,8 @@ _REPLACED = {"dev": ("/dev",), "sys": ("/sys",), "cdi": ("/etc/cdi", "/var/run/c
 _NO_HARDWARE = (
     "/dev/hugepages", "/dev/mqueue", "/dev/pts", "/dev/shm", "/sys/fs", "/sys/kernel",
 )  # fmt: skip
-"""Directories below the replaced ones with other contents than hardware. The declared directories
-usually lack them."""
+"""Directories below ``/dev`` and ``/sys`` that have no hardware. Declared directories usually lack
+them."""
 
 
 def _as_directory(path: Path | str | None) -> Path | None:

@@ -22,22 +22,24 @@ class Limits:
     # If the kubelet has a deadline or limit, it is used here. The other numbers are estimates of
     # what an operator tolerates.
     start_seconds: float = limit(30.0)
-    """Time from the plugin's start to its registration and first device list (R01, W01)."""
+    """Time from the program's start to its registration; for a plugin, to its first device list
+    (R01, W01)."""
     recover_warn_seconds: float = limit(10.0)
     """Like ``recover_seconds``; a longer time is only a warning."""
     recover_seconds: float = limit(60.0)
-    """Time from a kubelet restart, or another event that the plugin must notice, to its
-    registration."""
+    """Time from a kubelet restart, or another event that the program must notice, to the
+    registration of the program."""
     first_list_warn_seconds: float = limit(5.0)
     """Time from ListAndWatch to the first device list; a longer time is only a warning (W01)."""
     refresh_seconds: float = limit(10.0)
-    """Time from a device change to the device list that reports it."""
+    """Time from a device change until a device list, or a slice of a driver, shows it."""
     # The next times are short, because a run must fit into a CI job. ``thorough`` returns realistic
     # ones.
     idle_seconds: float = limit(15.0)
     """Idle time before the checks of an idle plugin; 60 s in a thorough run."""
     away_seconds: float = limit(5.0)
-    """Time without a kubelet (K04, R08); 60 s in a thorough run."""
+    """Time without a kubelet or, for a driver, without an API server (K04, K15, R08, DR06, DS08);
+    60 s in a thorough run."""
     settle_seconds: float = limit(1.5)
     """Waiting time before a check verifies that something has not happened; 5 s in a thorough
     run."""

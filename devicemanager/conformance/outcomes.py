@@ -90,7 +90,8 @@ class Failed(AssertionError):
     def __init__(self, text: str = "", *, cause: str = "", symptom: str = "") -> None:
         super().__init__(text)
         self.cause = cause
-        """ID of a check. If it failed in the same run, this check is skipped, and refers to it."""
+        """ID of another check. If that check failed in the same run, this check is skipped, and its
+        text refers to that check."""
         self.symptom = symptom
         """Symptom on a node, if that of the check (``Check.production``) does not fit."""
 
@@ -112,7 +113,7 @@ class Skipped(Exception):
         super().__init__(text)
         self.cause = cause
         """ID of the check that reports the problem because of which this check cannot run. The
-        report names it unless it passed or was skipped."""
+        report names that check, unless that check has passed or was skipped."""
 
 
 RESTART = "restart the kubelet"

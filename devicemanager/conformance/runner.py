@@ -622,7 +622,7 @@ def _closed_on_error(stage: Stage) -> Iterator[None]:
 
 
 def _result(outcome: Outcome, seen: str, run: SuiteRun, *, is_lost: bool = False) -> _Result:
-    """Return a result. It has the timeline up to now unless the outcome is good."""
+    """Return a result. For a failure, warning or error, it has the timeline up to now."""
     if outcome not in _BAD:
         return _Result(outcome, seen, run)
     plugin = run.plugin

@@ -28,8 +28,8 @@ _COMMAND_NOT_FOUND = 127
 """Exit status for a command that does not exist, as in a shell."""
 
 _MOST_CORRECTION = 10
-"""A thread's share is at most this many times what it has used. In a short time, a thread can wait
-so long that its share cannot be measured."""
+"""Maximum factor by which the share of a thread is increased because the thread waited for a core.
+In a short measurement, a thread can wait for nearly the whole time."""
 
 
 class RunningPlugin:

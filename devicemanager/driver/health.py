@@ -64,7 +64,7 @@ class HealthReports:
         self._report = report
         self._call_changed = changed
         self._changed = threading.Condition()
-        """Guards the two fields below."""
+        """Guards ``_newest`` and ``_number``."""
         self._newest: Report | None = None
         self._number = 0
 

@@ -48,9 +48,9 @@ COMMON = (
 AT = Option(
     "at",
     choice(*_AT),
-    f"only for actions: now, or an injection point or call ({', '.join(_AT[1:])}). The action is "
-    "executed now, or when the kubelet reaches the point or makes the call: once, unless times is "
-    "given",
+    "only for actions: when the action is executed. now: when the fault is set. Otherwise: when "
+    f"the kubelet reaches this injection point or makes this call ({', '.join(_AT[1:])}); once, "
+    "unless times is given",
     NOW,
 )
 """Additional option of actions."""

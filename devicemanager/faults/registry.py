@@ -44,7 +44,7 @@ class _NoActions:
         return None
 
     def execute(self, fault: Fault, context: FaultContext) -> None:
-        raise RequestError(f"{fault.kind.name} needs a kubelet")
+        raise RequestError(f"fault {fault.kind.name} needs a kubelet, and there is none")
 
     def start(self, fault: Fault, context: FaultContext) -> None:
         pass

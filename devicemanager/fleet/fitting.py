@@ -1,8 +1,8 @@
 """How many copies of a pod fit on each node.
 
-A node must match the pod's node selector and required node affinity, and the pod must tolerate its
-taints. Then an in-memory kubelet with all pods of the node admits copies until it rejects one.
-Before that, the pod's claims are allocated, as the scheduler does it.
+A node must match the pod's node selector and required node affinity, and the pod must tolerate the
+taints of the node. Then the pod's claims are allocated, as the scheduler does it. After that, an
+in-memory kubelet with all pods of the node admits copies until it rejects one.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class _Claims:
         self._given: list[Object] = []
 
     def allocate(self) -> str:
-        """Allocate the claims of one more copy. Return the reason if that is not possible; empty if
-        it is."""
+        """Allocate the claims of one more copy. Return the reason if they do not fit; empty if they
+        fit."""
         wanted = self._candidate.claims
         if not wanted:
             return ""

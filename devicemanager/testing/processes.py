@@ -247,9 +247,10 @@ class PluginProcess:
         return resolved(Path(f"/proc/{self.pid}/root"), Path(path))
 
     def machine_path(self, path: str) -> Path:
-        """Return the path on this machine for a path of the command, also after its exit.
+        """Return the path on this machine for a path of the command. Works after the exit, too.
 
-        With ``at_node_paths``, it is in one of the mounted directories if the path is.
+        With ``at_node_paths``, directories are mounted for the command. For a path in such a mount,
+        the result is the path in the mounted directory. Other paths do not change.
         """
         for source, target, keep in self._binds:
             if Path(path).is_relative_to(target):

@@ -252,8 +252,8 @@ def test_constraints_spend_the_steps_of_the_call():
     )
     assert explanation.message == (
         "the search for devices was cut off after 42 steps without a result; not examined: the"
-        " constraints of default/x, claims[0] on 10 of 20 devices, and what follows: try again,"
-        " or simplify the constraints"
+        " constraints of default/x, claims[0] on 10 of 20 devices, and everything after that: try"
+        " again, or simplify the constraints"
     )
 
 

@@ -62,7 +62,7 @@ def test_invalid_file_is_found_before_a_pod_is_admitted(ctl, mock_kubelet, tmp_p
     good.write_text(yaml.safe_dump(pod()))
     bad.write_text(yaml.safe_dump(claim("gpu", "gpu-0")))
     error = ctl("admit", str(good), str(bad), status=2)
-    assert f"{bad}: there is no Pod beside the ResourceClaim: use one file for both" in error
+    assert f"{bad}: the file has a ResourceClaim but no Pod: put both in one file" in error
     without_pool = claim("gpu", "gpu-0")
     del without_pool["status"]["allocation"]["devices"]["results"][0]["pool"]
     bad.write_text(yaml.safe_dump_all([pod(), without_pool]))

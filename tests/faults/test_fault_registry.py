@@ -189,7 +189,7 @@ def test_fault_that_fires_is_published_as_event() -> None:
 
 def test_action_needs_a_kubelet() -> None:
     registry = FaultRegistry()
-    with pytest.raises(RequestError, match=r"^restart needs a kubelet$"):
+    with pytest.raises(RequestError, match=r"^fault restart needs a kubelet, and there is none$"):
         registry.set("restart")
 
 

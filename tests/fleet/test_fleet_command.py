@@ -125,7 +125,7 @@ def test_quotas_and_reasons_are_named(capsys: Any) -> None:
     [
         (["rehearse", "fleet.tar.gz"], "no step: add one, such as --reboot"),
         (["show", "pod.yaml"], "pod.yaml: not a fleet"),
-        (["fits", "two.yaml", "fleet.tar.gz"], "two.yaml: expected one Pod, and found 2"),
+        (["fits", "two.yaml", "fleet.tar.gz"], "two.yaml: expected one Pod, found 2"),
         (["fits", "bad.yaml", "fleet.tar.gz"], "spec.containers: Required value"),
     ],
 )

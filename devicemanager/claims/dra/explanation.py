@@ -47,7 +47,10 @@ def _of_option(call: Call, claim: str, option: RequestOption) -> Iterator[str]:
     elif not by_rule and usable < option.option.count:
         yield "  the node has no other devices"
     elif not by_rule or usable >= max(option.option.count, 1):
-        yield "  enough devices, but not all together (constraints, counters, other requests)"
+        yield (
+            "  enough devices, but no combination meets all constraints, counters and other "
+            "requests"
+        )
 
 
 def _rule(call: Call, option: RequestOption, number: int, source: Source) -> str | None:

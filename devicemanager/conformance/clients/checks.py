@@ -32,8 +32,8 @@ _RATE_LIMIT = "rejected by rate limit"
 _TOO_LARGE = ("larger than max", "message length too large", "message too large")
 """Parts of the errors of gRPC libraries for a message over their limit."""
 _OUTPUT_SECONDS = 2.0
-"""Time in which a printed line arrives here: on a busy machine it can be later than the next call
-of the client."""
+"""Longest time until a line that the client has printed arrives here. On a busy machine, the line
+can arrive after the client's next call."""
 
 
 def _is_list(call: ClientCall) -> bool:

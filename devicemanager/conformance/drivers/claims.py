@@ -37,7 +37,7 @@ def published(slices: Sequence[_Object]) -> list[tuple[str, str]]:
 
 
 def allocate(slices: Sequence[_Object], node: str, most: int) -> list[dict[str, Any]]:
-    """Return up to ``most`` results of an allocation, of devices that can be used together.
+    """Return allocation results for up to ``most`` devices that can be used together.
 
     Raises AllocationError for invalid slices.
     """

@@ -19,7 +19,7 @@ from devicemanager.plugin.errors import ConfigurationError
 __all__ = ["PLACEHOLDERS", "VARIABLES", "DriverUnderTest"]
 
 PLACEHOLDERS: Final = OF_DRIVERS
-"""Placeholders in the driver's command and environment variables, beside ``root``."""
+"""Placeholders in the driver's command and environment variables, in addition to ``root``."""
 
 VARIABLES: Final = {
     "KUBECONFIG": "{kubeconfig}",

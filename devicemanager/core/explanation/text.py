@@ -207,7 +207,7 @@ def _devices(one: ResourceExplanation, bits: int) -> str:
 def _fits(hints: Hints | None) -> str:
     """Render hints as text. Preferred hints come first and have an exclamation mark."""
     if hints is None:
-        return "fits on any node: it has no topology"
+        return "fits on any node: its devices have no topology"
     if not hints:
         return "fits nowhere"
     ordered = sorted(hints, key=lambda hint: not hint.preferred)

@@ -243,7 +243,7 @@ class Behaviour:
     """True if the status of a DRA device has the driver's message."""
     dra_health_services: tuple[str, ...]
     """The health services that the kubelet calls if the driver lists them, the preferred
-    service first. Empty if the kubelet calls v1alpha1 of every driver."""
+    service first. If there are none, the kubelet calls v1alpha1 of every driver."""
     dra_health_forgets: bool
     """True if a device that the driver no longer reports is forgotten after the timeout of its last
     report; otherwise its health becomes unknown."""

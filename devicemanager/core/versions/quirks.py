@@ -86,18 +86,20 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
         ),
         "Q14": Quirk("a pod runs without devices of a resource that no plugin has registered"),
         "Q16": Quirk(
-            "a limit of 0 is rejected if no device of the resource is healthy", _HEALTH_CHECK
+            "a pod with a limit of 0 is rejected if no device of the resource is healthy",
+            _HEALTH_CHECK,
         ),
         "Q21": Quirk("a corrupt checkpoint is overwritten by the next write"),
         "Q23": Quirk("an endpoint such as ../x is dialed"),
         "Q24": Quirk("device lists of replaced plugins and of older plugins are still applied"),
         "Q25": Quirk(
-            "reserved devices count as free once devices of another pod are freed",
+            "the devices that an admission has reserved count as free once devices of another pod "
+            "are freed",
             (since("1.20"), since("1.38", value=False, evidence="k/k#137534")),
         ),
         "Q26": Quirk(
-            "in PodResources, a device of a claim also has the CDI devices of the claim's earlier "
-            "devices of the same driver",
+            "in PodResources, the second and each later device of a driver in a claim also has the "
+            "CDI devices of the devices before it",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q27": Quirk(

@@ -126,7 +126,7 @@ class SimulatedDriver:
             ready=lambda: not self.faults.not_ready,
         )
         self._changed = threading.Condition()
-        """Guards the fields below."""
+        """Guards all private fields that change while the driver runs, such as ``_prepared``."""
         self._prepared: dict[str, tuple[_Device, ...]] = {}
         self._calls: list[DriverCall] = []
         self._health = {device: DeviceHealth(device, timeout=0) for device in self.devices}

@@ -19,15 +19,17 @@ _FIN: Final = 1
 _CONTROL: Final = 0x80030000
 """First word of a control frame of SPDY/3, without its type."""
 _MAX_FRAME: Final = 1 << 17
+"""Maximum number of bytes in a frame of a client. kubectl sends frames of up to 32 KiB."""
 _MAX_HEADERS: Final = 1 << 12
+"""Maximum number of bytes in unpacked headers. kubectl sends headers of about 100 bytes."""
 _MAX_STREAMS: Final = 256
-"""Limits for a client: bytes of a frame and of unpacked headers, and open streams. kubectl sends
-frames of up to 32 KiB, and headers of about 100 bytes."""
+"""Maximum number of streams that a client has open."""
 _LONGEST_TYPE: Final = 16
+# By default, zlib would use 256 KiB for each connection. The server sends only empty headers.
 _WINDOW_BITS: Final = 11
+"""Size of the compression window for headers, as the ``wbits`` of zlib."""
 _LEAST_MEMORY: Final = 1
-"""Sizes for the compression of headers. By default, it would use 256 KiB for each connection, but
-the server sends only empty headers."""
+"""Memory for the compression of headers, as the ``memLevel`` of zlib."""
 _PART: Final = 1 << 15
 """Maximum number of bytes in a data frame that the server writes."""
 

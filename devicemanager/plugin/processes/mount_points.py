@@ -84,7 +84,7 @@ def _create_marked(path: Path, is_dir: bool) -> None:
     # Some file systems, such as FAT, store no permissions.
     if not is_mount_point(path):
         _delete(path)
-        raise OSError(errno.ENOTSUP, "the file system has no permissions")
+        raise OSError(errno.ENOTSUP, "the file system does not support permissions")
 
 
 def _remove(directory: Path, names: Sequence[str], lock: int) -> None:

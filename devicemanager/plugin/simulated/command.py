@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=_ACTIONS,
         default="run",
-        help="run the plugin here (default); print its Kubernetes manifest; or apply or remove "
-        "that manifest in the cluster of KUBECONFIG",
+        help="run: run the plugin here (default); manifest: print its Kubernetes manifest; deploy, "
+        "undeploy: apply or remove this manifest in the cluster of KUBECONFIG",
     )
     parser.add_argument(
         "--directory",

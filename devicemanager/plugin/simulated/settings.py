@@ -250,7 +250,7 @@ class SimulationSettings:
     replicas: int = attrs.field(
         default=2,
         converter=_replicas,
-        metadata=_help("IDs per device with ID_SHAPE replica"),
+        metadata=_help("number of IDs per device, if ID_SHAPE is replica"),
     )
     preferred_policy: PreferredPolicy = attrs.field(
         default=PreferredPolicy.NONE,
@@ -269,7 +269,7 @@ class SimulationSettings:
     calls_kept: int = attrs.field(
         default=10_000,
         converter=_calls_kept,
-        metadata=_help("number of calls in the call log, for Python programs"),
+        metadata=_help("maximum number of calls in the call log, for Python programs"),
     )
     control_file: str = attrs.field(
         default="",

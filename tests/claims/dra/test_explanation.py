@@ -75,9 +75,9 @@ def test_a_request_that_fits_alone_says_so():
     wanted = claim(exactly("a"), exactly("b"))
     assert explain(wanted, slice_("d0")) == (
         "claim default/c, request a: devices wanted: 1, usable: 1",
-        "  enough devices, but not all together (constraints, counters, other requests)",
+        "  enough devices, but no combination meets all constraints, counters and other requests",
         "claim default/c, request b: devices wanted: 1, usable: 1",
-        "  enough devices, but not all together (constraints, counters, other requests)",
+        "  enough devices, but no combination meets all constraints, counters and other requests",
     )
 
 

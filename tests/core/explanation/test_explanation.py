@@ -65,7 +65,7 @@ container main
     fits on node 1!, nodes 0+1 (! preferred)
   vendor.com/nic: 1 requested
     no node [.] 1 of 1 free
-    fits on any node: it has no topology
+    fits on any node: its devices have no topology
   cpu fits on node 0!, node 1! (! preferred)
   => restricted: aligned to node 1
 

@@ -26,7 +26,7 @@ container app
   vendor.com/nic: 1 requested
     no node [*] 1 of 1 free
     chosen: d0
-    fits on any node: it has no topology
+    fits on any node: its devices have no topology
   cpu fits on node 0!, node 1!, nodes 0+1 (! preferred)
   memory fits on node 0!, node 1!, nodes 0+1 (! preferred)
   => single-numa-node: aligned to node 1

@@ -103,7 +103,7 @@ def _check_complete(
     """Prepare a claim again after a call that was killed, and unprepare it.
 
     Raises Failed if the response lacks a device, or if unprepare leaves a CDI device. The names of
-    CDI devices may differ, because the call can have been too short to store anything.
+    CDI devices may differ, because the driver may have stored nothing before it was killed.
     """
     [again] = run.prepare(claim)
     if shown(again, cdi=False) != shown(wanted, cdi=False):
