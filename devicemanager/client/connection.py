@@ -148,7 +148,7 @@ class Connection:
     def shutdown(self) -> None:
         """End the connection. A thread that reads from it gets an error or the end of the body."""
         # SSLSocket.shutdown would remove the TLS state that the other thread uses. TLS inside a TLS
-        # proxy is no socket.socket: its read ends after the silence.
+        # proxy is not a socket.socket: its read ends after the silence.
         with contextlib.suppress(OSError, TypeError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 

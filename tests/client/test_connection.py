@@ -21,7 +21,7 @@ LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Scripted:
-    """A server that answers each request with the next of its responses, whatever was asked.
+    """A server that answers each request with the next of its responses.
 
     It ends a connection after a response in ``last``.
     """
@@ -278,7 +278,7 @@ def test_stream_that_is_refused_is_an_error():
 
 
 class Proxy(Scripted):
-    """A proxy that connects each client to one server, if it likes the request."""
+    """A proxy that connects each client to one server, after its own answer."""
 
     def __init__(self, target, answer=b"HTTP/1.1 200 OK\r\n\r\n"):
         self._target = target
@@ -375,7 +375,7 @@ def test_proxy_that_refuses_is_an_error(secure, pair):
     proxy.close()
 
 
-def test_proxy_that_is_no_proxy_is_an_error(secure, pair):
+def test_response_that_is_not_of_a_proxy_is_an_error(secure, pair):
     proxy = Proxy(secure.port, b"SSH-2.0-x\r\n\r\n")
     with pytest.raises(ConnectionError, match="SSH"):
         Connection(trusting(pair, secure, f"http://127.0.0.1:{proxy.port}"), 20.0)
