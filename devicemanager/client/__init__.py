@@ -5,8 +5,9 @@ Theory of operation.
 In:  a kubeconfig (``credentials``), requests from nodes and pods, and watch events.
 Out: writes to the API server; Node objects and pods, delivered to the node to which they belong.
 
-* ``api``: one request or one stream, on a pool of connections. It retries after 429, 5xx and
-  broken connections. Other errors are raised to the caller.
+* ``api``: one request or one stream. It retries after 429, 5xx and broken connections. Other errors
+  are raised to the caller.
+* ``connection``: HTTP/1.1 on one connection, and a pool of connections. urllib3 opens them.
 * ``work_queue``: threads for the requests of all nodes. Requests with the same key keep their
   order. Deletions are sent first, events last.
 * ``lease_controller``: separate threads and connections for Leases, so that a burst of pods

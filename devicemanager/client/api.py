@@ -5,8 +5,8 @@ How a failed request is handled:
 * 401: read the credentials again and retry once. If the retry also gets 401, handle it like 5xx.
 * Any other error: raise it to the caller.
 
-A client never has more requests in flight than its pool has connections. Streams (WATCH) use a
-separate pool. They stay open for minutes, so in a shared pool requests would have no connection.
+A client never has more requests in flight than its pool has connections. Each stream (WATCH) has a
+connection of its own, because it stays open for minutes.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 from urllib.parse import quote, urlencode
 
+from devicemanager.client.connection import Connection, ConnectionPool, Response
 from devicemanager.client.credentials import Credentials
 from devicemanager.client.errors import ClientClosing, Unauthorized, Unavailable, api_error
 from devicemanager.client.protocol import JsonObject, Patch
 from devicemanager.client.rate_limited_warning import RateLimitedWarning, Warn
 from devicemanager.client.validation import decoded
 from devicemanager.io.retry import retry
-
-if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse, HTTPConnectionPool
 
 __all__ = ["ApiClient", "OpenStreams", "ScopedApi", "node_path", "pod_path"]
 
@@ -41,18 +40,16 @@ _CONTENT: Final[Mapping[Patch | None, str]] = {
     "strategic": "application/strategic-merge-patch+json",
     "merge": "application/merge-patch+json",
 }
-# Built once, because a process sends hundreds of requests per second.
-_HEADERS: Final[Mapping[Patch | None, dict[str, str]]] = {
-    patch: {
-        "Accept": "application/json",
-        "Content-Type": content,
-        "User-Agent": "devicemanager-join",
-    }
+# Header lines built once, because a process sends hundreds of requests per second. ``identity``
+# keeps proxies from compressing the response.
+_HEADERS: Final[Mapping[Patch | None, str]] = {
+    patch: "Accept: application/json\r\nAccept-Encoding: identity\r\n"
+    f"Content-Type: {content}\r\nUser-Agent: devicemanager-join\r\n"
     for patch, content in _CONTENT.items()
 }
-# Well below the 10 s between renewals of a lease, because a server that does not respond must not
-# block a thread for longer.
-_CONNECT: Final = 5.0
+_LEGAL: Final = re.compile(r"[!-~\xa0-\xff]+(?: [!-~\xa0-\xff]+)*")
+"""Values that a header can have. Others could add headers."""
+_UNQUOTED: Final = "/%:@!$&'()*+,;=~"
 _MAX_TEXT: Final = 300
 _MAX_LINE: Final = 1 << 25
 """Largest event in bytes: ten times what etcd can store."""
@@ -64,37 +61,34 @@ class OpenStreams:
     def __init__(self) -> None:
         # Guards the fields below.
         self._lock = threading.Lock()
-        self._responses: set[BaseHTTPResponse] = set()
+        self._connections: set[Connection] = set()
         self._is_closed = False
 
     @contextlib.contextmanager
-    def followed(self, response: BaseHTTPResponse) -> Iterator[None]:
-        """Make ``close`` end this response, until the ``with`` block ends.
+    def followed(self, connection: Connection) -> Iterator[None]:
+        """Make ``close`` end this connection, until the ``with`` block ends.
 
         Raises ClientClosing after ``close``.
         """
         with self._lock:
             if self._is_closed:
                 raise ClientClosing
-            # Added before the first read, because ``close`` must end every response for which a
-            # thread can wait.
-            self._responses.add(response)
+            # Added before the request is sent, because ``close`` must end every response for which
+            # a thread can wait.
+            self._connections.add(connection)
         try:
             yield
         finally:
             with self._lock:
-                self._responses.discard(response)
+                self._connections.discard(connection)
 
     def close(self) -> None:
         """End all open streams, and accept no new ones."""
         with self._lock:
             self._is_closed = True
-            responses = list(self._responses)
-        for response in responses:
-            # urllib3 before 2.3 has no ``shutdown``: the stream then ends with its read timeout.
-            if (shutdown := getattr(response, "shutdown", None)) is not None:
-                with contextlib.suppress(OSError, ValueError):
-                    shutdown()
+            connections = list(self._connections)
+        for connection in connections:
+            connection.shutdown()
 
 
 class ScopedApi:
@@ -123,21 +117,13 @@ class ApiClient:
         """
         self._credentials = credentials
         self._connections = connections
-        self._options = _request_options(timeout)
+        self._timeout = timeout
         self._warn = RateLimitedWarning(warn)
         self._closing = threading.Event()
-        # Guards credentials and pools, which are replaced together.
+        # Guards credentials and pool, which are replaced together.
         self._renewing = threading.Lock()
-        self._pools = self._open(credentials)
+        self._pool = ConnectionPool(credentials.server, connections, timeout)
         self._streams = OpenStreams()
-
-    def _open(self, credentials: Credentials) -> tuple[HTTPConnectionPool, HTTPConnectionPool]:
-        """Return a pool of connections for requests, and one for streams.
-
-        The number of streams is not limited.
-        """
-        server = credentials.server
-        return server.pool(self._connections), server.pool(2, block=False)
 
     # -- requests --------------------------------------------------------------------
 
@@ -241,26 +227,35 @@ class ApiClient:
         patch: Patch | None,
         user: str | None,
     ) -> JsonObject:
-        data = None if body is None else _compact(body).encode()
-        headers = self._headers(patch, user)
-        with _broken_is_unavailable():
-            response = self._pools[0].urlopen(
-                method, self._url(path, query), data, headers, **self._options
-            )
-            return _read(response, method, path)
+        try:
+            request = self._request(method, path, body, query, patch, user)
+            return _decoded(*self._pool.exchange(request), method, path)
+        except _BROKEN as error:
+            raise _unavailable(error) from error
 
-    def _headers(self, patch: Patch | None = None, user: str | None = None) -> dict[str, str]:
-        found = _HEADERS[patch].copy()
-        if token := self._credentials.token():
-            found["Authorization"] = token
-        if user is not None:
-            found["Impersonate-User"] = f"system:node:{user}"
-            found["Impersonate-Group"] = "system:nodes"
-        return found
-
-    def _url(self, path: str, query: Mapping[str, str] | None) -> str:
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: JsonObject | None,
+        query: Mapping[str, str] | None,
+        patch: Patch | None,
+        user: str | None,
+    ) -> bytes:
+        """Return an encoded request. Raises ValueError for a header that cannot be sent."""
+        server = self._credentials.server
         text = f"?{urlencode(query, quote_via=quote)}" if query else ""
-        return f"{self._credentials.server.prefix}{path}{text}"
+        target = f"{server.prefix}{quote(path, safe=_UNQUOTED)}{text}"
+        head = f"{method} {target} HTTP/1.1\r\nHost: {server.host}\r\n{_HEADERS[patch]}"
+        if token := self._credentials.token():
+            head += _header("Authorization", token)
+        if user is not None:
+            head += _header("Impersonate-User", f"system:node:{user}")
+            head += "Impersonate-Group: system:nodes\r\n"
+        if body is None:
+            return f"{head}\r\n".encode("latin-1")
+        data = _compact(body).encode()
+        return f"{head}Content-Length: {len(data)}\r\n\r\n".encode("latin-1") + data
 
     def _renew(self, used: Credentials) -> None:
         """Read the credentials again, unless another thread has already replaced ``used``."""
@@ -271,7 +266,7 @@ class ApiClient:
             # New connections are needed only for a new address or certificate, because the token
             # is read for each request.
             if fresh.server != used.server:
-                self._pools = self._open(fresh)
+                self._pool = ConnectionPool(fresh.server, self._connections, self._timeout)
             self._credentials = fresh
 
     # -- streams ---------------------------------------------------------------------
@@ -291,25 +286,22 @@ class ApiClient:
         ``close`` and ``streams.close`` end the stream. Raises the errors of ``attempt``, also while
         lines are read, and Unavailable after ``silence`` seconds without a byte.
         """
-        options = _request_options(silence)
-        with _broken_is_unavailable():
-            response = self._pools[1].urlopen(
-                "GET",
-                self._url(path, query),
-                None,
-                self._headers(user=user),
-                preload_content=False,
-                **options,
-            )
+        try:
+            connection = Connection(self._credentials.server, silence)
+        except _BROKEN as error:
+            raise _unavailable(error) from error
         with contextlib.ExitStack() as stack:
-            stack.enter_context(contextlib.closing(response))
-            # Added before the body of an error is read, because that can also block.
+            stack.callback(connection.close)
             for each in (self._streams, streams):
                 if each is not None:
-                    stack.enter_context(each.followed(response))
-            if response.status != 200:
-                with _broken_is_unavailable():
-                    _read(response, "GET", path)
+                    stack.enter_context(each.followed(connection))
+            try:
+                request = self._request("GET", path, None, query, None, user)
+                response = connection.exchange(request)
+                if response.status != 200:
+                    _decoded(response, response.read(), "GET", path)
+            except _BROKEN as error:
+                raise _unavailable(error) from error
             yield _lines(response)
 
     # -- end -------------------------------------------------------------------------
@@ -337,30 +329,22 @@ class ApiClient:
 _compact: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def _request_options(silence: float) -> dict[str, Any]:
-    """Return options for urllib3: no retries, no redirects, and a read timeout of ``silence``
-    seconds."""
-    from urllib3 import Timeout
-
-    # Retries by urllib3 would ignore ``is_over`` and hide the header Retry-After. A redirect could
-    # send the credentials to another host.
-    timeout = Timeout(connect=_CONNECT, read=silence)
-    return {"retries": False, "redirect": False, "timeout": timeout}
+# OSError comes from broken connections, ValueError from malformed responses.
+_BROKEN: Final = (OSError, ValueError)
 
 
-@contextlib.contextmanager
-def _broken_is_unavailable() -> Iterator[None]:
-    from urllib3.exceptions import HTTPError
-
-    try:
-        yield
-    # ValueError comes from malformed responses, in urllib3 and in ``_read``.
-    except (HTTPError, OSError, ValueError) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise Unavailable(text[:_MAX_TEXT]) from error
+def _unavailable(error: Exception) -> Unavailable:
+    return Unavailable((" ".join(str(error).split()) or type(error).__name__)[:_MAX_TEXT])
 
 
-def _read(response: BaseHTTPResponse, method: str, path: str) -> JsonObject:
+def _header(name: str, value: str) -> str:
+    if not _LEGAL.fullmatch(value):
+        # Without the value, which can be a secret.
+        raise ValueError(f"the value of the header {name} has characters that cannot be sent")
+    return f"{name}: {value}\r\n"
+
+
+def _decoded(response: Response, body: bytes, method: str, path: str) -> JsonObject:
     """Return the object in a response.
 
     Raises Unavailable for 429 and 5xx, ApiError for other error codes, and ValueError for a body
@@ -369,14 +353,14 @@ def _read(response: BaseHTTPResponse, method: str, path: str) -> JsonObject:
     code = response.status
     if 200 <= code < 300:
         try:
-            return decoded(response.data)
+            return decoded(body)
         except ValueError:
             raise ValueError(f"{method} {path}: response is not a JSON object") from None
-    reason, message = _status(response.data)
+    reason, message = _status(body)
     # Overload, a restart or a failing etcd are temporary.
     if code == 429 or code >= 500:
         text = f"{method} {path}: {code} {reason}: {message}"
-        raise Unavailable(text, _seconds(response.headers.get("Retry-After")))
+        raise Unavailable(text, _seconds(response.headers.get("retry-after")))
     raise api_error(code, reason, message, method, path)
 
 
@@ -399,28 +383,25 @@ def _seconds(text: str | None) -> float:
     return float(text) if text and text.isdecimal() and len(text) < 4 else 0.0
 
 
-def _lines(response: BaseHTTPResponse) -> Iterator[bytes]:
+def _lines(response: Response) -> Iterator[bytes]:
     """Iterate over the lines of a stream; an incomplete last line is dropped. Raises Unavailable
-    for a line of more than ``_MAX_LINE`` bytes."""
+    for a broken connection, and for a line of more than ``_MAX_LINE`` bytes."""
     pieces: list[bytes] = []
     length = 0
-    # ``stream`` yields each chunk as it arrives; ``read`` would wait for 64 KiB.
-    chunks = response.stream(1 << 16)
-    while True:
-        with _broken_is_unavailable():
-            chunk = next(chunks, b"")
-        if not chunk:
-            return
-        first, *others = chunk.split(b"\n")
-        pieces.append(first)
-        length += len(first)
-        if others:
-            yield b"".join(pieces)
-            *whole, unfinished = others
-            yield from whole
-            pieces, length = [unfinished], len(unfinished)
-        if length > _MAX_LINE:
-            raise Unavailable(f"a line of the stream is longer than {_MAX_LINE} bytes")
+    try:
+        for chunk in response.chunks:
+            first, *others = chunk.split(b"\n")
+            pieces.append(first)
+            length += len(first)
+            if others:
+                yield b"".join(pieces)
+                *whole, unfinished = others
+                yield from whole
+                pieces, length = [unfinished], len(unfinished)
+            if length > _MAX_LINE:
+                raise ValueError(f"a line of the stream is longer than {_MAX_LINE} bytes")
+    except _BROKEN as error:
+        raise _unavailable(error) from error
 
 
 def node_path(name: str, *below: str) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import ssl
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import (  # type: ignore[attr-defined]
     getproxies,
@@ -23,13 +25,14 @@ import attrs
 from devicemanager.client.errors import ClusterError
 from devicemanager.io.kubeconfig import check_kubeconfig, client_errors
 
-if TYPE_CHECKING:
-    from urllib3 import HTTPConnectionPool
-
 __all__ = ["Credentials", "Server", "load"]
 
 _LOOPBACK = ("localhost", "::1")
 _IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+_PORTS: Final = {"http": 80, "https": 443}
+# Well below the 10 s between renewals of a lease, because a server that does not respond must not
+# block a thread for longer.
+_CONNECT: Final = 5.0
 _HINT = "use --kubeconfig, or set KUBECONFIG"
 
 Token = Callable[[], str | None]
@@ -43,28 +46,40 @@ class Server:
 
     url: str
     tls: tuple[tuple[str, Any], ...] = ()
-    """Arguments for urllib3's HTTPS pool, as sorted pairs."""
+    """Arguments for urllib3's HTTPS connection, as sorted pairs."""
     proxy: str | None = None
 
-    def pool(self, connections: int, *, block: bool = True) -> HTTPConnectionPool:
-        """Return a new pool of connections to the server.
+    def connect(self) -> socket.socket:
+        """Open a connection, through the proxy if there is one. Raises OSError."""
+        from urllib3.connection import HTTPConnection, HTTPSConnection, ProxyConfig
+        from urllib3.exceptions import HTTPError
+        from urllib3.util import parse_url
 
-        If ``block`` is True, a request waits for a free connection; otherwise the request opens
-        another connection.
-        """
-        import urllib3
-
-        options: dict[str, Any] = {"maxsize": connections, "block": block}
-        if self.url.startswith("https:"):
-            options |= dict(self.tls)
-        # Each pool has a manager, because one manager would share its connections between leases
-        # and other requests.
-        manager = (
-            urllib3.ProxyManager(self.proxy, **options)
-            if self.proxy
-            else urllib3.PoolManager(**options)
+        server, peer = urlsplit(self.url), urlsplit(self.proxy or self.url)
+        options: dict[str, Any] = {"port": peer.port or _PORTS[peer.scheme], "timeout": _CONNECT}
+        if self.proxy:
+            options["proxy"] = parse_url(self.proxy)
+            options["proxy_config"] = ProxyConfig(None, False, None, None)
+        host = str(peer.hostname)
+        connection = (
+            HTTPSConnection(host, **options, **dict(self.tls))
+            if server.scheme == "https"
+            else HTTPConnection(host, **options)
         )
-        return manager.connection_from_url(self.url)
+        if self.proxy:
+            port = server.port or _PORTS[server.scheme]
+            connection.set_tunnel(str(server.hostname), port, scheme=peer.scheme)
+        try:
+            connection.connect()
+        except (HTTPError, HTTPException, OSError) as error:
+            connection.close()
+            raise ConnectionError(str(error)) from error
+        return connection.sock
+
+    @property
+    def host(self) -> str:
+        """Host and port for the header Host."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
 
     @property
     def prefix(self) -> str:
@@ -177,13 +192,7 @@ def _fill(where: str, fill: Callable[[], None]) -> None:
 
 def _server(found: Any, where: str) -> Server:
     url = str(found.host).rstrip("/")
-    try:
-        parts = urlsplit(url)
-        # ``port`` raises ValueError for a number out of range.
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
+    if not _is_url(url):
         raise ClusterError(
             f"kubeconfig {where}: invalid server {url!r}: expected https://HOST:PORT"
         )
@@ -198,7 +207,7 @@ def _server(found: Any, where: str) -> Server:
     # Options that are None are left to urllib3's defaults, because releases of the client differ
     # in which options are None.
     given = tuple(sorted((name, value) for name, value in tls.items() if value is not None))
-    return Server(url, given, _proxy(found, str(parts.hostname)))
+    return Server(url, given, _proxy(found, str(urlsplit(url).hostname)))
 
 
 def _proxy(found: Any, host: str) -> str | None:
@@ -209,7 +218,23 @@ def _proxy(found: Any, host: str) -> str | None:
     environment = getproxies()
     if proxy_bypass_environment(host, {"no": found.no_proxy or environment.get("no", "")}):
         return None
-    return found.proxy or environment.get(urlsplit(str(found.host)).scheme)
+    proxy = found.proxy or environment.get(urlsplit(str(found.host)).scheme)
+    if not proxy:
+        return None
+    # As in Go, a proxy without a scheme is an HTTP proxy.
+    url = str(proxy) if "://" in str(proxy) else f"http://{proxy}"
+    if not _is_url(url):
+        raise ClusterError(f"invalid proxy {proxy!r}: expected http://HOST:PORT")
+    return url
+
+
+def _is_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        # ``port`` raises ValueError for a number out of range.
+        return parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _token(found: Any) -> Token:

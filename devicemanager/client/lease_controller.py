@@ -4,8 +4,8 @@ Leases are ordered by deadline. A few threads renew them, on connections that on
 that a burst of pods cannot delay a heartbeat.
 
 One thread at a time is the watcher: it waits for the next deadline. When a lease is due, the
-watcher wakes another thread, which becomes the watcher, and then renews the lease itself.
-Therefore a deadline wakes only two threads.
+watcher wakes another thread, which becomes the watcher, and then renews the lease itself. It also
+renews the leases that are due soon, so that most deadlines wake no thread at all.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ JITTER: Final = 0.04
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 7.0
 SOON: Final = 0.05
-"""Seconds by which a renewal may be early. Renewals that are due at nearly the same time then need
-fewer wake-ups."""
+"""Seconds by which a renewal may be early, so that one thread can renew several leases."""
 LATE: Final = 10.0
 """Delay of a renewal in seconds that causes a warning."""
 
@@ -169,15 +168,16 @@ class LeaseController:
         ``close``."""
         with self._changed:
             while not self._closed:
-                if self._is_watched:
-                    self._changed.wait()
-                    continue
                 self._drop_removed()
                 remaining = self._queue[0][0] - time.monotonic() if self._queue else None
                 if remaining is not None and remaining <= SOON:
                     lease = heapq.heappop(self._queue)[2]
-                    self._changed.notify()  # another thread becomes the watcher
+                    if not self._is_watched:
+                        self._changed.notify()  # another thread becomes the watcher
                     return lease
+                if self._is_watched:
+                    self._changed.wait()
+                    continue
                 self._is_watched = True
                 self._changed.wait(remaining)
                 self._is_watched = False

@@ -62,6 +62,24 @@ def test_proxy_is_used_except_for_loopback(kubeconfig, monkeypatch):
     assert load(kubeconfig({"server": "https://127.0.0.1:1"})).server.proxy is None
 
 
+@pytest.mark.parametrize(
+    ("proxy", "url"), [("proxy:1", "http://proxy:1"), ("https://proxy", "https://proxy")]
+)
+def test_proxy_may_have_no_scheme(kubeconfig, monkeypatch, proxy, url):
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    monkeypatch.setenv("https_proxy", proxy)
+    assert load(kubeconfig()).server.proxy == url
+
+
+@pytest.mark.parametrize("proxy", ["socks5://proxy:1", "http://", "http://proxy:99999"])
+def test_invalid_proxy_is_an_error(kubeconfig, monkeypatch, proxy):
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    monkeypatch.setenv("https_proxy", proxy)
+    with pytest.raises(ClusterError) as caught:
+        load(kubeconfig())
+    assert str(caught.value) == f"invalid proxy {proxy!r}: expected http://HOST:PORT"
+
+
 def test_reload_reads_the_current_file(kubeconfig):
     found = load(kubeconfig(user={"token": "old"}))
     kubeconfig(user={"token": "new"})

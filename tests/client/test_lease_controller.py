@@ -119,6 +119,16 @@ def test_new_lease_does_not_wait_for_the_next_deadline(leases):
     controller.close()
 
 
+def test_thread_renews_what_is_due_soon_without_the_watcher(leases, monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", lambda self: None)
+    controller = LeaseController(leases, duration=4000)
+    controller.add("a", "uid")
+    controller.add("b", "uid")
+    controller._is_watched = True
+    monkeypatch.setattr(controller._changed, "wait", lambda seconds=None: pytest.fail("waited"))
+    assert [controller._next().node for _ in range(2)] == ["a", "b"]
+
+
 def test_existing_lease_is_taken_over(leases, controller):
     leases.versions["a"] = 7
     leases.labels = {"labels": {"foreign": "yes"}}

@@ -186,7 +186,11 @@ def test_delayed_prepare_starts_the_pod_later(world: World) -> None:
     world.clock.advance(5)
     wait(node, lambda: is_running(node, uid))
     world.settle()
-    assert world.status("a")["phase"] == "Running"
+    status = world.status("a")
+    assert status["phase"] == "Running"
+    times = {each["type"]: each["lastTransitionTime"] for each in status["conditions"]}
+    ready = status["containerStatuses"][0]["state"]["running"]["startedAt"]
+    assert times["PodReadyToStartContainers"] == ready > status["startTime"]
 
 
 def test_prepare_that_takes_too_long_times_out(world: World) -> None:

@@ -141,6 +141,22 @@ def test_finalizer_keeps_the_object_but_not_the_devices(world: World) -> None:
     assert world.all("pods") == []
 
 
+def test_last_status_of_a_forced_deletion_is_written_later(world: World) -> None:
+    """Written at once, kube-apiserver could delete the next pod with this name."""
+    world.join()
+    world.run("train")
+    path = "/api/v1/namespaces/default/pods/train"
+    finalizers = {"metadata": {"finalizers": ["example.com/keep"]}}
+    world.call("PATCH", path, finalizers, patch="merge")
+    before = world.patches("train")
+    world.delete("train", 0)
+    assert world.patches("train") == before
+    world.pass_time(1.0)
+    assert world.patches("train") == before + 1
+    assert "terminated" in world.status("train")["containerStatuses"][0]["state"]
+    assert allocated(world) == 0
+
+
 def test_forced_deletion_frees_devices(world: World) -> None:
     world.join()
     world.run("train")

@@ -13,7 +13,9 @@ import os
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
@@ -34,6 +36,8 @@ DRIVER: Final = "gpu.example.com"
 DEFAULT: Final = "/api/v1/namespaces/default"
 RESOURCES: Final = "/apis/resource.k8s.io/v1"
 _PATIENCE: Final = 600.0
+_LOADS: Final = 2
+"""Threads that create and delete the pods of the soak test. One would wait for its requests."""
 
 
 @attrs.define
@@ -146,30 +150,23 @@ class Measuring:
         if self.uses_dra:
             self._create_template()
         before = self.plane.cpu()
-        began, cpu, created = time.monotonic(), time.process_time(), 0
-        mine = time.thread_time()
+        began, cpu, mine = time.monotonic(), time.process_time(), time.thread_time()
         worst = not_ready = 0.0
-        checked = began
-        while (now := time.monotonic()) < began + self.soak:
-            while created < (now - began) * self.rate:
-                pod = _pod(f"s-{created}", uses_dra=self.uses_dra)
-                self.api.request("POST", f"{DEFAULT}/pods", pod)
-                created += 1
-                if created > 10 * self.rate:
-                    name = f"s-{created - 1 - int(10 * self.rate)}"
-                    self.api.request("DELETE", f"{DEFAULT}/pods/{name}")
-            if now > checked + 10:
-                checked = now
+        with ThreadPoolExecutor(_LOADS) as pool:
+            loads = [pool.submit(self._load, number, began) for number in range(_LOADS)]
+            while any(not load.done() for load in loads):
+                wait(loads, 10)
                 not_ready = max(not_ready, self.nodes - self._count_ready())
                 worst = max(worst, cluster.lease_lag.worst)
-            time.sleep(0.02)
-        for number in range(max(0, created - int(10 * self.rate)), created):
-            self.api.request("DELETE", f"{DEFAULT}/pods/s-{number}")
+            created, spent = (
+                sum(each) for each in zip(*(load.result() for load in loads), strict=True)
+            )
         _wait(lambda: self._is_done(cluster, {}))
         seconds = time.monotonic() - began
-        self.say("soak: pods per second", created / seconds, "/s")
-        # This thread creates and deletes the pods. That is not the work of the nodes.
-        used = time.process_time() - cpu - (time.thread_time() - mine)
+        self.say("soak: pods created per second", created / self.soak, "/s")
+        self.say("soak: time until all pods are deleted", seconds - self.soak, "s")
+        # These threads create, delete and count the pods. That is not the work of the nodes.
+        used = time.process_time() - cpu - (time.thread_time() - mine) - spent
         plane = sum(self.plane.cpu().values()) - sum(before.values())
         self.say("soak: CPU time per second, without the load's", used / seconds, "s")
         self.say("soak: part of the control plane's CPU time", used / plane, "")
@@ -187,6 +184,28 @@ class Measuring:
             kubelets = (cast(InMemoryKubelet, node.kubelet) for node in cluster.nodes.values())
             prepared = sum(map(_prepared, kubelets))
             self.say("soak: claims prepared at the end", prepared, "")
+
+    def _load(self, number: int, began: float) -> tuple[int, float]:
+        """Create the pods ``number``, ``number + _LOADS`` and so on, each when it is due.
+
+        Each pod is deleted 10 seconds later. Returns the number of pods and the CPU time of this
+        thread.
+        """
+        created: deque[str] = deque()
+        count, cpu = 0, time.thread_time()
+        while (now := time.monotonic()) < began + self.soak:
+            while number < (now - began) * self.rate:
+                name = f"s-{number}"
+                self.api.request("POST", f"{DEFAULT}/pods", _pod(name, uses_dra=self.uses_dra))
+                created.append(name)
+                count += 1
+                number += _LOADS
+                if len(created) > 10 * self.rate / _LOADS:
+                    self.api.request("DELETE", f"{DEFAULT}/pods/{created.popleft()}")
+            time.sleep(0.02)
+        for name in created:
+            self.api.request("DELETE", f"{DEFAULT}/pods/{name}")
+        return count, time.thread_time() - cpu
 
     def _create_template(self) -> None:
         selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}

@@ -88,7 +88,7 @@ class PodAdmission:
                 self._pods.remove(pod.uid)
                 raise
         if metadata.get("deletionTimestamp"):
-            self._termination.delete(pod)
+            self._termination.delete(pod, metadata.get("deletionGracePeriodSeconds"))
 
     def _behaviour(self, metadata: JsonObject) -> PodBehaviour:
         behaviour, problems = self._node.behaviour.of(metadata)

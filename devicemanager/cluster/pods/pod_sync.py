@@ -179,7 +179,7 @@ class PodSync:
         elif pod is None:
             self._admission.add(object_)
         elif metadata.get("deletionTimestamp"):
-            self._termination.delete(pod)
+            self._termination.delete(pod, metadata.get("deletionGracePeriodSeconds"))
         else:
             before = pod.generation
             pod.note(object_)

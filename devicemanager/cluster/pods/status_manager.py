@@ -31,8 +31,9 @@ from devicemanager.objects.status.podstatus import has_health, status_object
 
 __all__ = ["StatusManager"]
 
-_RETRY = 1.0
-"""Seconds until a write that failed with a conflict is retried."""
+_LATER = 1.0
+"""Seconds until a write that failed with a conflict is retried, and until the last status of a pod
+without a grace period is written."""
 
 
 class StatusManager:
@@ -78,6 +79,11 @@ class StatusManager:
         deletes = pod.stage is Stage.DELETING
         priority = Priority.DELETION if deletes else Priority.POD_STATUS
         self._node.work_queue.put(priority, pod.uid, partial(self._sync, pod))
+
+    def changed_later(self, pod: PodState) -> None:
+        """Queue a write of the pod's status in a second."""
+        clock = self._node.clock
+        clock.call_at(clock.monotonic() + _LATER, partial(self.changed, pod))
 
     def _sync(self, pod: PodState) -> None:
         with self._pods.lock:
@@ -130,8 +136,7 @@ class StatusManager:
     def _retry(self, pod: PodState) -> None:
         """Write the status of a pod again soon."""
         self._reconcile_later(pod)
-        clock = self._node.clock
-        clock.call_at(clock.monotonic() + _RETRY, partial(self.changed, pod))
+        self.changed_later(pod)
 
     # -- requests ----------------------------------------------------------------------
 

@@ -65,17 +65,25 @@ class PodTermination:
 
     # -- deletion ----------------------------------------------------------------------
 
-    def delete(self, pod: PodState) -> None:
+    def delete(self, pod: PodState, grace: int | None) -> None:
         """Stop the containers of a deleted pod. Must be called in the sync loop.
 
-        The status manager then writes the last status and deletes the pod.
+        The status manager then writes the last status and deletes the pod. ``grace`` is the pod's
+        ``deletionGracePeriodSeconds``.
         """
         if pod.stage in ACTIVE:
             # There is one write for all containers. It is queued after the stage has changed,
             # because the stage decides the priority.
             with pod.held(self._pods.lock):
                 self._stop(pod)
-        if self._pods.move(pod, Stage.DELETING):
+        if not self._pods.move(pod, Stage.DELETING):
+            return
+        if grace == 0:
+            # kube-apiserver marks the pod, then deletes it. A status that arrives in between makes
+            # it delete by name, so it can delete the next pod with this name (Store.Update in
+            # registry/generic/registry/store.go). A kubelet takes longer to stop containers.
+            self._statuses.changed_later(pod)
+        else:
             self._statuses.changed(pod)
 
     def _stop(self, pod: PodState) -> None:

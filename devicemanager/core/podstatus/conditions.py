@@ -74,13 +74,15 @@ def pod_conditions(
     *,
     start_time: float | None,
     has_sandbox: bool,
+    sandbox_time: float | None = None,
     unready: frozenset[str] = frozenset(),
     gates: Gates | None = None,
 ) -> tuple[Condition, ...]:
     """Return the conditions that the kubelet sets for an admitted pod.
 
     ``statuses`` has the statuses of all containers of the pod. Containers in ``unready`` never
-    become ready.
+    become ready. ``sandbox_time`` is the time at which the sandbox was created; None for
+    ``start_time``.
     """
     containers_ready = _containers_ready(pod, statuses, phase, unready, start_time)
     last = _latest(statuses.values()) or start_time
@@ -88,7 +90,9 @@ def pod_conditions(
     sandbox = has_sandbox and not phase.is_terminal
     conditions = (
         Condition(
-            ConditionType.READY_TO_START_CONTAINERS, sandbox, since=start_time if sandbox else last
+            ConditionType.READY_TO_START_CONTAINERS,
+            sandbox,
+            since=(sandbox_time or start_time) if sandbox else last,
         ),
         _initialized(pod, statuses, phase, start_time),
         _ready(containers_ready, gates or {}),

@@ -100,6 +100,8 @@ class PodFacts:
     """Why the kubelet terminated the pod: the message of the condition ``DisruptionTarget``.
     Empty if the kubelet did not terminate the pod."""
     resize: Resize | None = None
+    sandbox_time: float | None = None
+    """Time at which the sandbox was created, in seconds since the epoch; None if unknown."""
 
 
 def pod_status(
@@ -118,6 +120,7 @@ def pod_status(
         facts.phase,
         start_time=facts.start_time,
         has_sandbox=facts.has_sandbox,
+        sandbox_time=facts.sandbox_time,
         unready=facts.unready,
         gates=gates,
     )

@@ -80,6 +80,8 @@ class PodRecord:
     returns a status for other containers."""
     has_sandbox: bool = False
     """True if the pod's sandbox was created since the node booted."""
+    sandbox_time: float | None = None
+    """Time at which the sandbox was created, in seconds since the epoch; None if unknown."""
     uses_dra: bool = False
     """True if DRA drivers prepare the pod's claims before its sandbox is created."""
     cdi_devices: Mapping[ContainerName, tuple[str, ...]] = NO_ENTRIES
@@ -191,11 +193,16 @@ class PodRecord:
                 self.restarted |= {name}
             self.running |= {name}
         self.statuses[name] = status
-        self.has_sandbox = True
+        self.sandbox_created(now)
         phase = phase_of(self.pod, self.statuses)
         # A failed init container can end the pod, but ``end`` sets the final phase.
         if not phase.is_terminal:
             self.phase = phase
+
+    def sandbox_created(self, now: float | None) -> None:
+        """Record that the pod has a sandbox since the time ``now``, unless it already has one."""
+        if not self.has_sandbox:
+            self.has_sandbox, self.sandbox_time = True, now
 
     def waits_for_init(self, container: Container, is_init: bool) -> bool:
         """True for an ordinary init container that has run, but has not succeeded."""
@@ -498,6 +505,7 @@ def api_status(
         record.unready,
         record.disrupted,
         record.resize,
+        record.sandbox_time,
     )
     if record.rejected:
         return rejected_status(facts)

@@ -49,7 +49,10 @@ class Sandboxes:
         dra: LazyDra[PodDra],
         timers: Timers[PodUid],
         runtime: ContainerRuntime,
+        time: Callable[[], float],
     ) -> None:
+        """``time`` returns the seconds since the epoch."""
+        self._time = time
         self._runtime = runtime
         self._store = store
         self._dra = dra
@@ -68,14 +71,14 @@ class Sandboxes:
         if record.has_sandbox:
             return
         if not record.uses_dra:
-            record.has_sandbox = True
+            record.sandbox_created(self._time())
             return
         with self._only_one(self._creating, record):
             self._check_lives(record)
             if not record.has_sandbox:
                 self._dra.prepare(record.pod)
                 self._timers.cancel(record.pod.uid)
-                record.has_sandbox = True
+                record.sandbox_created(self._time())
                 record.sync_error, record.sync_at = "", None
 
     def _check_lives(self, record: PodRecord) -> None:

@@ -91,7 +91,9 @@ class PodWorkers:
         self._dra: LazyDra[PodDra] = dra or LazyDra()
         self._syncs: Timers[PodUid] = Timers(manager.clock, threaded=True)
         self._runtime = runtime or NoRuntime()
-        self._sandboxes = Sandboxes(store, self._dra, self._syncs, self._runtime)
+        self._sandboxes = Sandboxes(
+            store, self._dra, self._syncs, self._runtime, manager.clock.time
+        )
         self._containers = Containers(
             store,
             manager,

@@ -126,9 +126,10 @@ class Peer:
         def are():
             for name in names:
                 node = self.request("GET", f"/api/v1/nodes/{name}")
-                ready = {each["type"]: each["status"] for each in node["status"]["conditions"]}
+                conditions = node["status"].get("conditions", ())  # an autoscaler writes none
+                ready = {each["type"]: each["status"] for each in conditions}
                 taints = [each["key"] for each in node["spec"].get("taints", ())]
-                if ready["Ready"] != "True" or "node.kubernetes.io/not-ready" in taints:
+                if ready.get("Ready") != "True" or "node.kubernetes.io/not-ready" in taints:
                     return False
             return True
 

@@ -170,6 +170,37 @@ def test_pod_whose_claim_is_missing_stays_pending(cluster, peer):
     assert peer.get("a")["status"]["phase"] == "Pending"
 
 
+def test_pod_whose_claim_is_not_allocated_stays_pending(cluster, peer):
+    (node,) = join(cluster, peer, 1)
+    create_claim(peer, "idle")
+    entry = {"name": "gpu", "resourceClaimName": "idle"}
+    claimed(peer, "a", nodeName=node.name, resourceClaims=[entry])
+    assert "is not allowed to use ResourceClaim idle" in event(peer, PREPARE)
+    assert peer.get("a")["status"]["phase"] == "Pending"
+
+
+def create_claim(peer, name):
+    request = {"name": "gpu", "exactly": {"deviceClassName": peer.name}}
+    spec = {"devices": {"requests": [request]}}
+    peer.create(RESOURCES, {"plural": "resourceclaims", "metadata": {"name": name}, "spec": spec})
+
+
+def test_shared_claim_is_unprepared_with_its_last_pod(cluster, peer):
+    (node,) = join(cluster, peer, 1)
+    create_claim(peer, "shared")
+    entry = {"name": "gpu", "resourceClaimName": "shared"}
+    for name in "ab":
+        claimed(peer, name, resourceClaims=[entry])
+        peer.phase(name, "Running")
+    peer.delete("a")
+    peer.gone("a")
+    (claim,) = held(node)
+    assert claim.prepared
+    peer.delete("b")
+    peer.gone("b")
+    assert not held(node)
+
+
 def set_faults(peer, node, text):
     """Set the faults of a node by its annotation. None clears them."""
     body = {"metadata": {"annotations": {"devicemanager.io/faults": text}}}
