@@ -73,7 +73,7 @@ def _cancelled_calls(path: Path, method: str) -> None:
             connection.sendall(b"".join(calls))
 
 
-@beside("metadata-flood", "2,000 calls with 1 MB of metadata")
+@beside("metadata-flood", "1,000 calls with 1 MB of metadata")
 def _metadata(target: Target) -> None:
     # The server closes each connection because of the metadata, so every call opens a new one.
     metadata = tuple((f"key-{number}", "x" * 1000) for number in range(1000))
@@ -84,7 +84,7 @@ def _metadata(target: Target) -> None:
             dp_grpc.RegistrationStub(connection).Register(request, timeout=5, metadata=metadata)
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(one, range(2000)))
+        list(pool.map(one, range(1000)))
 
 
 @beside(
