@@ -9,11 +9,10 @@ from typing import Protocol
 
 import attrs
 
+from podresources.accepted import PATIENCE
+
 LIMIT_BYTES = 64 << 20
 LIMIT_ANSWERS = 1024
-PATIENCE = 1.0
-"""Seconds after which an unread response may be dropped. A client on the same machine reads a
-response of any size faster."""
 
 
 class Call(Protocol):
@@ -27,6 +26,10 @@ class Call(Protocol):
         """End the RPC and drop the part of its response that the client has not read."""
 
 
+def _nothing() -> None:
+    pass
+
+
 @attrs.frozen(eq=False, repr=False)
 class _Pending:
     call: Call
@@ -38,9 +41,9 @@ class Backlog:
     """Limit on the number of bytes that wait for clients to read them. Thread-safe.
 
     gRPC accepts every response and stores it until the client has read it. Clients that never read
-    would fill the memory. If a new response does not fit, the oldest calls that have waited for at
-    least ``patience`` seconds are cancelled. If that does not make enough room, the new response is
-    rejected.
+    would fill the memory. If a new response does not fit, and the oldest calls have waited for at
+    least ``patience`` seconds, clients that do not read are disconnected, and these calls are
+    cancelled. If that does not make enough room, the new response is rejected.
     """
 
     def __init__(
@@ -60,6 +63,10 @@ class Backlog:
         self._lock = threading.Lock()
         self._pending: dict[int, _Pending] = {}  # oldest first
         self._bytes = 0
+        # Held while clients are disconnected.
+        self._disconnecting = threading.Lock()
+        self.disconnect: Callable[[], object] = _nothing
+        """Function that disconnects the clients that do not read. It may block."""
 
     @property
     def size(self) -> int:
@@ -68,29 +75,42 @@ class Backlog:
 
     def add(self, call: Call, size: int) -> bool:
         """Count a response of ``size`` bytes until its RPC ends. Return False, without counting it,
-        if the response does not fit."""
-        now = self._clock()
+        if the response does not fit. It can take ``patience`` seconds to make room."""
         with self._lock:
-            cancelled = self._make_room(size, now)
-            if cancelled is not None:
-                number = next(self._numbers)
-                self._pending[number] = _Pending(call, size, now)
-                self._bytes += size
-        # Called without the lock: ``cancel`` runs the callbacks of its RPC, which take the lock.
-        for each in cancelled or ():
-            each.call.cancel()
-        if cancelled is None:
+            old = self._in_the_way(size)
+            number = None if old is None or old else self._put(call, size)
+        # One thread at a time makes room. Meanwhile, other responses that do not fit are rejected.
+        if old and self._disconnecting.acquire(blocking=False):
+            try:
+                number = self._put_in_place_of_others(call, size)
+            finally:
+                self._disconnecting.release()
+        if number is None:
             return False
         if not call.add_callback(lambda: self._remove(number)):
             self._remove(number)
         return True
 
-    def _make_room(self, size: int, now: float) -> list[_Pending] | None:
-        """Remove and return the calls to cancel so that ``size`` bytes fit. Return None if too few
+    def _put_in_place_of_others(self, call: Call, size: int) -> int | None:
+        # Cancelling a call does not free the bytes that wait for a full socket: they are freed when
+        # the client is disconnected.
+        self.disconnect()
+        with self._lock:
+            old = self._in_the_way(size)
+            cancelled = [self._take(number) for number in old or ()]
+            number = None if old is None else self._put(call, size)
+        # Called without the lock: ``cancel`` runs the callbacks of its RPC, which take the lock.
+        for each in cancelled:
+            each.call.cancel()
+        return number
+
+    def _in_the_way(self, size: int) -> list[int] | None:
+        """Return the numbers of the calls to cancel so that ``size`` bytes fit, or None if too few
         calls are old enough.
 
         Must be called with the lock held.
         """
+        now = self._clock()
         room = self._limit_bytes - self._bytes
         places = self._limit_answers - len(self._pending)
         chosen: list[int] = []
@@ -102,7 +122,13 @@ class Backlog:
             chosen.append(number)
             room, places = room + pending.size, places + 1
         # A response larger than the limit is accepted if no other response is unread.
-        return [self._take(number) for number in chosen]
+        return chosen
+
+    def _put(self, call: Call, size: int) -> int:
+        number = next(self._numbers)
+        self._pending[number] = _Pending(call, size, self._clock())
+        self._bytes += size
+        return number
 
     def _take(self, number: int) -> _Pending:
         pending = self._pending.pop(number)

@@ -9,6 +9,8 @@ from typing import NoReturn, Self
 import grpc
 
 from podresources import sockets
+from podresources.accepted import Readers
+from podresources.backlog import Backlog
 from podresources.errors import ServeError
 from podresources.service import Rejection
 
@@ -16,8 +18,9 @@ _CONCURRENT_CALLS = 4096
 _OPTIONS = (
     # Limits the open calls per client connection. Further calls wait in the client.
     ("grpc.max_concurrent_streams", 64),
-    # A client that does not read responses does not answer pings, either. Its connection is then
-    # closed, and the responses written to it are freed. Connections without calls are not pinged.
+    # A client whose flow control window is full, and that does not answer pings, is disconnected.
+    # Connections without calls are not pinged. If the client's socket is full, no ping can be sent:
+    # ``Readers`` disconnects such clients.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
 )
@@ -26,30 +29,44 @@ _OPTIONS = (
 class RunningServer:
     """Listening gRPC server and the socket file that it owns."""
 
-    def __init__(self, server: grpc.Server, executor: ThreadPoolExecutor, path: Path) -> None:
+    def __init__(
+        self, server: grpc.Server, executor: ThreadPoolExecutor, readers: Readers, path: Path
+    ) -> None:
         self._server = server
         self._executor = executor
+        self._readers = readers
         self._path = path
         self._identity = sockets.FileIdentity.of(path)
 
     @classmethod
     def start(
-        cls, handlers: grpc.GenericRpcHandler, path: Path, max_workers: int, name: str
+        cls,
+        handlers: grpc.GenericRpcHandler,
+        path: Path,
+        max_workers: int,
+        name: str,
+        backlog: Backlog | None = None,
     ) -> Self:
-        """Listen on ``path``. ``name`` is the prefix of thread names. Raises ServeError."""
+        """Listen on ``path``. ``name`` is the prefix of thread names. ``backlog`` counts the
+        responses of ``handlers``. Raises ServeError."""
+        readers = Readers(path)
+        if backlog is not None:
+            backlog.disconnect = readers.disconnect
         executor = ThreadPoolExecutor(max_workers, thread_name_prefix=name)
         server = grpc.server(
             executor,
-            handlers=[handlers],
+            handlers=[readers.handler(handlers)],
             options=[*_OPTIONS, *sockets.server_options()],
             maximum_concurrent_rpcs=_CONCURRENT_CALLS,
         )
         try:
             with sockets.published(path) as private:
+                readers.bound = private
                 _listen(server, private)
                 server.start()
-            return cls(server, executor, path)
+            return cls(server, executor, readers, path)
         except BaseException:
+            readers.stop()
             server.stop(0).wait()
             executor.shutdown()
             raise
@@ -61,6 +78,7 @@ class RunningServer:
         try:
             sockets.remove_if_same(self._path, self._identity)
         finally:
+            self._readers.stop()
             self._server.stop(grace).wait()
             self._executor.shutdown()
 

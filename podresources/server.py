@@ -88,9 +88,13 @@ class PodResourcesServer:
             if self._running is not None:
                 raise ServeError(f"already serving on {self.socket_path}: stop the server first")
             sockets.prepare(self.socket_path)
-            handlers = _Handlers(self._service, Backlog(time.monotonic))
+            backlog = Backlog(time.monotonic)
             self._running = RunningServer.start(
-                handlers, self.socket_path, self._max_workers, "podresources"
+                _Handlers(self._service, backlog),
+                self.socket_path,
+                self._max_workers,
+                "podresources",
+                backlog,
             )
 
     def stop(self, grace: float = 0.2) -> None:

@@ -77,7 +77,11 @@ class PodsServer:
             sockets.prepare(self.socket_path)
             self._handlers.open()
             self._running = RunningServer.start(
-                self._handlers, self.socket_path, MOST_WATCHES + _OTHER_CALLS, "pods-api"
+                self._handlers,
+                self.socket_path,
+                MOST_WATCHES + _OTHER_CALLS,
+                "pods-api",
+                self._handlers.backlog,
             )
 
     def stop(self, grace: float = 0.2) -> None:
@@ -130,7 +134,7 @@ class _Handlers(grpc.GenericRpcHandler):
         self._on_error = on_error
         self._intercept = intercept
         self.counters = PodsCounters()
-        self._backlog = Backlog(time.monotonic)
+        self.backlog = Backlog(time.monotonic)
         # Guards the fields below.
         self._lock = threading.Lock()
         self._service: PodsService | None = None
@@ -190,7 +194,7 @@ class _Handlers(grpc.GenericRpcHandler):
             answer = ask()
         except Rejection as rejection:
             abort(context, rejection)
-        if not self._backlog.add(context, len(answer)):
+        if not self.backlog.add(context, len(answer)):
             abort(context, Rejection("RESOURCE_EXHAUSTED", UNREAD_TEXT))
         return answer
 

@@ -73,6 +73,32 @@ def test_oldest_unread_responses_are_cancelled_first():
     assert pending.size == 80
 
 
+def test_clients_are_disconnected_before_calls_are_cancelled():
+    clock = Clock()
+    pending = backlog(clock)
+    first, second, new = FakeCall(60), FakeCall(30), FakeCall(60)
+    assert pending.add(first, 60) and pending.add(second, 30)
+    assert not pending.add(new, 60)  # too early
+    clock.now = 5.0
+    rejected: list[bool] = []
+
+    def disconnect() -> None:
+        # Meanwhile, other responses that do not fit are rejected at once.
+        rejected.append(not pending.add(FakeCall(60), 60))
+        assert pending.add(FakeCall(5), 5)
+        first.read()
+
+    pending.disconnect = disconnect
+    assert pending.add(new, 60)
+    # The client of the first call was disconnected, so the second one can stay.
+    assert rejected == [True] and not first.cancelled and not second.cancelled
+    assert pending.size == 95
+    clock.now = 10.0
+    pending.disconnect = lambda: None
+    assert pending.add(FakeCall(30), 30)  # another thread can make room now
+    assert second.cancelled
+
+
 def test_response_above_limit_is_accepted_alone():
     clock = Clock()
     pending = backlog(clock)

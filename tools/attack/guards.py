@@ -48,6 +48,7 @@ GUARDS: Final[dict[str, Guard]] = {
     "spdy-headers": Guard("headers fill the memory", "headers have no limit"),
     "spdy-unread": Guard("unread responses fill the memory", "SPDY clients are not paused"),
     "spdy-pings": Guard("unread pings fill the memory", "SPDY clients are not paused"),
+    "spdy-long-pings": Guard("long pings fill the memory", "frames have no limit"),
     "spdy-frames": Guard("one client delays the requests of others", "each frame copies the rest"),
     "nri-hang": Guard("an NRI plugin stops all pods", "NRI calls have no limit"),
     "nri-silent": Guard("silent connections lock out NRI plugins", "silent NRI clients stay"),
@@ -82,6 +83,9 @@ GUARDS: Final[dict[str, Guard]] = {
         "silent plugins exhaust the threads", "processes register without limit"
     ),
     "register-gzip": Guard("compressed requests fill the memory", "messages have no limit"),
+    "register-unread": Guard(
+        "unread responses fill the memory", "clients that do not read stay connected"
+    ),
     "register-*": Guard("plugins that do not respond delay others", _DIALED),
     "watcher-silent": Guard("plugins that do not respond delay others", _DIALED),
     "watcher-deep": Guard(
@@ -89,6 +93,9 @@ GUARDS: Final[dict[str, Guard]] = {
     ),
     "watcher-flood": Guard("files in plugins_registry delay plugins", "any file is opened"),
     "plugins-flood": Guard("files in device-plugins delay plugins", "any file is opened"),
+    "list-unread-forever": Guard(
+        "unread responses fill the memory", "clients that do not read stay connected"
+    ),
     "list-unread*": Guard("unread responses fill the memory", "unread responses are not counted"),
     "dra-answers-4mb-*": Guard("responses fill the state file", "drivers respond without limit"),
     "dra-answers-names": Guard("responses fill the state file", "drivers respond without limit"),

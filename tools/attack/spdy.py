@@ -32,6 +32,8 @@ _HEADERS: Final = 100 << 20
 """Bytes of the headers of one stream. Compressed, they are 100 KiB."""
 _PINGS: Final = 8 << 20
 """Bytes of pings: more than the buffers of both sockets."""
+_LONGEST: Final = (1 << 24) - 1
+"""Bytes of the longest frame of SPDY."""
 _BUFFER: Final = 1 << 14
 _CHUNK: Final = 1 << 16
 _MANY = Limits(registration=100.0, admission=600.0, kept=100.0, descriptors=_CLIENTS + 100)
@@ -163,6 +165,15 @@ def _pings(target: Target) -> None:
             for _ in range(_PINGS // len(pings)):
                 connection.sendall(pings)
             raise ValueError("the server reads pings of a client that does not read")
+
+
+@_spdy("spdy-long-pings", f"{_FEW} SPDY clients that send a ping of 16 MiB without its last byte")
+def _long_pings(target: Target) -> None:
+    ping = _control(_PING, bytes(_LONGEST))[:-1]
+    with _clients(target, _FEW) as connections:
+        for connection in connections:
+            _send(connection, ping)
+        http2.wait_until_closed(connections, IDLE_SECONDS)
 
 
 @_spdy("spdy-frames", f"{_READERS} SPDY clients that send empty frames as fast as they can")

@@ -11,9 +11,6 @@ The functions are called only if a fault is set.
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -147,51 +144,3 @@ def _fail(fired: Iterable[Fired], cut: Callable[[], None]) -> None:
     cut()
     # The code that gRPC reports for a connection that breaks during a call.
     raise InjectedError("Unavailable", "the connection was cut", str(fault))
-
-
-_DESCRIPTORS = Path("/proc/self/fd")
-
-
-def drop_connections(bound: Path) -> int:
-    """Shut down all connections accepted on the socket ``bound``, and return their number.
-
-    gRPC can end a call or a whole server, but not a single connection. Therefore this function
-    duplicates the descriptor of each connection and shuts the duplicate down: gRPC then sees that
-    the peer has disconnected. The socket keeps listening.
-    """
-    numbers = [int(entry.name) for entry in _DESCRIPTORS.iterdir()]
-    with contextlib.ExitStack() as stack:
-        # Find all connections before the first shutdown: a peer may reconnect immediately, and
-        # its new connection must stay.
-        copies = [stack.enter_context(each) for each in map(_socket, numbers) if each is not None]
-        accepted = [each for each in copies if _is_connection(each, str(bound))]
-        for each in accepted:
-            with contextlib.suppress(OSError):  # the peer has closed it already
-                each.shutdown(socket.SHUT_RDWR)
-        return len(accepted)
-
-
-def _socket(number: int) -> socket.socket | None:
-    """Return a duplicate of a file descriptor if it is a socket; otherwise None.
-
-    Returns None also if another thread closes the descriptor.
-    """
-    try:
-        # Closing a duplicate of a file's descriptor would release the process's locks on that file.
-        if not stat.S_ISSOCK(os.fstat(number).st_mode):
-            return None
-        copy = os.dup(number)
-    except OSError:
-        return None
-    try:
-        return socket.socket(fileno=copy)
-    except OSError:
-        os.close(copy)
-        return None
-
-
-def _is_connection(each: socket.socket, bound: str) -> bool:
-    # Accepted sockets have the name of the socket that accepted them.
-    if each.family != socket.AF_UNIX or each.getsockname() != bound:
-        return False
-    return not each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)

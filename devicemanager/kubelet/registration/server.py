@@ -41,14 +41,14 @@ from devicemanager.events.calls.log import CallInProgress
 from devicemanager.faults.injection_point import Effect, FaultContext, InjectionPoint, implements
 from devicemanager.faults.registry import Fired, first
 from devicemanager.kubelet.registration.connection import OnError
-from devicemanager.kubelet.registration.fault_injection import drop_connections, note
+from devicemanager.kubelet.registration.fault_injection import note
 from devicemanager.kubelet.registration.registrar import (
     STOPPING,
     Registrar,
     RegistrationRejected,
     shown,
 )
-from podresources import sockets
+from podresources import accepted, sockets
 from podresources.errors import PodResourcesError
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
@@ -69,6 +69,9 @@ _LONGEST_STATUS = 4096
 _OPTIONS = (
     ("grpc.server_max_pending_requests", 10_000),
     ("grpc.server_max_pending_requests_hard_limit", 20_000),
+    # Limits the open calls per connection, because gRPC stores calls whose client does not read.
+    # Further calls wait in the client.
+    ("grpc.max_concurrent_streams", 128),
     # Idle connections are closed, so that a flood of them cannot exhaust the descriptors. A plugin
     # connects only to register, and can reconnect.
     ("grpc.max_connection_idle_ms", 5_000),
@@ -107,14 +110,14 @@ class RegistrationServer:
         self._background: set[asyncio.Task[None]] = set()
         """Tasks of plugins that already have their response. asyncio has only weak references to
         tasks."""
-        self._bound = socket  # the path at which the kernel knows the socket
+        self._readers = accepted.Readers(socket)
         # A few threads are enough, because a handler only starts a task.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
         self._server = grpc.server(self._pool, options=[*_OPTIONS, *sockets.server_options()])
         service, method = dp_grpc.REGISTER.strip("/").split("/")
         handlers = {method: _AnsweredLater(self._register).handler()}
         generic = grpc.method_handlers_generic_handler(service, handlers)
-        self._server.add_generic_rpc_handlers((generic,))
+        self._server.add_generic_rpc_handlers((self._readers.handler(generic),))
 
     def start(self, before_published: Callable[[], object] = _nothing) -> None:
         """Start listening and publish the socket. Raises StartError with the kubelet's text.
@@ -124,7 +127,7 @@ class RegistrationServer:
         try:
             # The socket is bound under a private name, and renamed when the server works.
             with sockets.published(self._socket) as private:
-                self._bound = private
+                self._readers.bound = private
                 self._server.add_insecure_port(sockets.target(private))
                 self._server.start()
                 before_published()
@@ -142,6 +145,7 @@ class RegistrationServer:
             # Removed only if it is the same file: another kubelet may have replaced the socket.
             sockets.remove_if_same(self._socket, self._identity)
         finally:
+            self._readers.stop()
             # Wait for responses in flight: for a call that is cut off, gRPC prints a line on the
             # plugin's standard error.
             self._server.stop(_GRACE).wait()
@@ -192,7 +196,7 @@ class RegistrationServer:
         def later(done: Future[EndpointId | None]) -> None:
             drop = first(fired, Effect.CUT_REGISTER)
             if drop is not None and drop["when"] == "after":
-                drop_connections(self._bound)
+                accepted.disconnect(self._readers.bound)
             delay = first(fired, Effect.DELAY_REGISTER)
             if delay is None:
                 return answer(done)
@@ -260,7 +264,7 @@ class RegistrationServer:
             rejected = RegistrationRejected(fault["text"], str(fault), fault["code"])
             raise await self._registrar.report(resource, rejected)
         if fault.effect is Effect.CUT_REGISTER and fault["when"] == "before":
-            drop_connections(self._bound)
+            accepted.disconnect(self._readers.bound)
             rejected = RegistrationRejected("the connection was cut", str(fault))
             raise await self._registrar.report(resource, rejected)
 

@@ -27,6 +27,18 @@ def _backlog() -> None:
     replace(backlog.Backlog.add, lambda self, call, size: True)
 
 
+@planted("clients that do not read stay connected")
+def _unread() -> None:
+    from podresources import accepted, sockets
+
+    replace(accepted.disconnect_unread, lambda bound, seconds, wait: 0)
+    options = sockets.server_options
+    # The last of two options with one name counts.
+    set_to(
+        sockets, "server_options", lambda: [*options(), ("grpc.max_concurrent_streams", 1 << 30)]
+    )
+
+
 @planted("the Host header is not checked")
 def _host() -> None:
     from devicemanager.control import access
@@ -253,6 +265,13 @@ def _headers() -> None:
     from devicemanager.observe.web import spdy
 
     set_to(spdy, "_MAX_HEADERS", 0)
+
+
+@planted("frames have no limit")
+def _frames() -> None:
+    from devicemanager.observe.web import spdy
+
+    set_to(spdy, "_MAX_FRAME", 1 << 24)
 
 
 @planted("SPDY clients are not paused")
