@@ -25,7 +25,7 @@ _SERVED, _STARTED = "each connection has a thread", "checkpoints are any JSON"
 
 GUARDS: Final[dict[str, Guard]] = {
     "escape-sequences": Guard("a plugin controls the terminal", "output is not escaped"),
-    "names-control": Guard("a plugin forges lines of the log", "texts are not escaped"),
+    "names-control": Guard("a plugin forges lines of the log", "names are not quoted"),
     "names-4mb": Guard("texts of a plugin fill the memory", "texts are not cut"),
     "control-silent": Guard("silent clients keep all connections", "silent clients stay connected"),
     "control-slow": Guard("slow clients keep all connections", "silent clients stay connected"),

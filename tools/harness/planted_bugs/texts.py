@@ -12,6 +12,15 @@ def _escape() -> None:
     replace(printable.printable, lambda text, longest=0: text)
 
 
+@planted("names are not quoted")
+def _names() -> None:
+    from devicemanager.core import messages, printable
+
+    # Rejections quote names as Go does, and events escape all texts.
+    replace(messages.go_quoted, lambda text: f'"{text}"')
+    replace(printable.printable, lambda text, longest=0: text)
+
+
 @planted("output is not escaped")
 def _clean() -> None:
     from devicemanager.cli import output
