@@ -89,7 +89,7 @@ class Inspection:
 
 
 def inspect(data: bytes) -> Inspection:
-    """Read as much of ``data`` as possible, before and behind any damage. Raises nothing."""
+    """Read as much of ``data`` as possible, also after a damaged part. Raises nothing."""
     found = _read(data)
     return _closer(data, found) if found.problems else found
 

@@ -107,9 +107,9 @@ def _mapping(found: Any, where: str) -> Mapping[str, Any]:
 def version_number(metadata: Mapping[str, Any]) -> int:
     """Return ``resourceVersion`` as a number, to compare two versions of an object.
 
-    Returns 0 if it is not a number. The Kubernetes API defines the version as opaque. But every API
-    server on etcd uses a counter. And only a comparison can merge a LIST with a WATCH that ran at
-    the same time.
+    Returns 0 if it is not a number. The Kubernetes API defines the version as opaque, but every API
+    server on etcd uses a counter. A LIST can be merged with a concurrent WATCH only by comparing
+    versions.
     """
     text = metadata["resourceVersion"]
     return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else 0

@@ -232,7 +232,7 @@ class MockKubeletClient:
         )
 
     def terminate(self, *uids: str) -> None:
-        """Terminate and delete the pods with these UIDs. If one is unknown, no pod is deleted."""
+        """Terminate and delete the pods with these UIDs. If a UID is unknown, no pod is deleted."""
         # Without UIDs no request is sent, because the server requires at least one UID.
         if uids:
             self._api.call(operations.delete_pods, uid=list(uids))

@@ -68,7 +68,7 @@ class Source(Generic[T]):
     """Returns the approximate size of an entry in bytes."""
     dropped: Callable[[int, int], bytes]
     """Returns the line that replaces missing entries. The arguments are their count and the number
-    of the last one."""
+    of the last missing entry."""
     kind: Callable[[T], str] = lambda _: ""
     """Returns the kind of an event, or the RPC of a call."""
 

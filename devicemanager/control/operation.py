@@ -127,7 +127,7 @@ class Operation(Generic[T]):
         workers: WorkersOf = Workers.QUICK,
     ) -> None:
         """Create an operation. ``members`` are the names of the Python methods and properties that
-        it implements, separated by spaces. ``workers`` can depend on the arguments."""
+        the operation implements, separated by spaces. ``workers`` can depend on the arguments."""
         self.handler = handler
         self._workers = workers
         self.method = method

@@ -259,7 +259,7 @@ def delete_pods(
         tuple[str, ...], Meta(description="UID of a pod; can be repeated", min_length=1)
     ],
 ) -> None:
-    """Terminate and delete several pods. If one is unknown, no pod is deleted."""
+    """Terminate and delete several pods. If a UID is unknown, no pod is deleted."""
     kubelet.terminate(*uid)
 
 

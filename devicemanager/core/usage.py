@@ -15,8 +15,9 @@ _CPU: Final = ResourceName("cpu")
 _MEMORY: Final = ResourceName("memory")
 # metrics-server drops a pod if a container uses no CPU or no memory.
 IDLE_CORES: Final = 0.001
+"""Minimum CPU usage of a container, and of a node without pods."""
 IDLE_MEMORY: Final = 1 << 20
-"""Least usage of a container, and of a node without pods: 1m of CPU, and 1Mi of memory."""
+"""Minimum memory usage of a container, and of a node without pods, in bytes."""
 
 
 @attrs.frozen
@@ -84,7 +85,7 @@ class Usage:
 
 
 IDLE: Final = Usage()
-"""Least usage of all containers of a pod."""
+"""Usage of a pod whose containers all use the minimum."""
 _NONE: Final[Mapping[ContainerName, float]] = {}
 
 
@@ -94,7 +95,7 @@ class PodUsage:
 
     usage: Usage
     since: float = 0.0
-    """Seconds since the epoch."""
+    """Time since which ``usage`` applies, in seconds since the epoch."""
     before: Mapping[ContainerName, float] = _NONE
     """CPU time in seconds, of each container that was running at ``since``."""
 

@@ -161,7 +161,7 @@ class Kind:
     effect: Effect
     options: tuple[Option, ...] = ()
     ends_process: bool = False
-    """True if the kubelet's process ends."""
+    """True if the fault ends the kubelet's process."""
     chaos: Mapping[str, Sequence[Any]] | None = None
     """Values that chaos chooses from, by option; None if chaos never chooses this kind."""
 

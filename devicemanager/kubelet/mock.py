@@ -235,7 +235,8 @@ class MockKubelet:
             self._runtime.reboot()
 
     def reset(self) -> None:
-        """Delete all pods, faults and claims of both kinds, and start the kubelet if it is stopped.
+        """Delete all pods, faults, ResourceClaims and structured claims, and start a stopped
+        kubelet.
 
         Plugins stay registered. Events and calls stay stored: use ``mark`` to ignore earlier events
         and calls. Raises StartError if the start fails.
@@ -517,7 +518,8 @@ class MockKubelet:
         free; the pod stays known until ``terminate``.
 
         Raises RequestError for an unknown UID, for a pod that is not active, and for an invalid
-        exit code. Also raises it if the restartPolicy makes the kubelet restart the containers.
+        exit code. Also raises RequestError if the restartPolicy makes the kubelet restart the
+        containers.
 
         docs/testing-plugins.md compares this with ``stop_pod``, ``delete`` and ``terminate``.
         """

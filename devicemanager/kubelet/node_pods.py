@@ -184,7 +184,7 @@ class NodePods:
             return pod_info(record, held, claims)
 
     def claim_devices(self, pod: Pod, container: str) -> dict[str, tuple[str, ...]]:
-        """Return the devices of a container's claims by claim, as ``pool/device``."""
+        """Return the devices of a container as ``pool/device``, by claim."""
         name = ContainerName(container)
         try:
             return self.workers.claim_devices(pod, name)

@@ -70,6 +70,6 @@ class CommonGroups:
         return True
 
     def remove(self, number: int) -> None:
-        """Undo the latest ``add``, which was of this device."""
+        """Undo the latest ``add``, which added this device."""
         for key, _ in self._groups.declared.get(number, ()):
             self._common[key].pop()

@@ -4,8 +4,8 @@ In:  all ResourceSlices of a cluster, and a node.
 Out: an ``Offer``: an inventory of the devices of complete and valid pools, in the order of the
      search, and the pools that are incomplete or invalid.
 
-Each pool is used in its newest generation with a slice for the node. A pool is complete if all its
-slices exist, on any node: the driver states their number in each slice.
+If several generations of a pool have slices for the node, only the newest of them is used. A pool
+is complete if all its slices exist, on any node: the driver states their number in each slice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from devicemanager.claims.dra.slices import Facts, Interning, Object, Slice, bud
 from devicemanager.core import bitset
 
 _NOTHING: Mapping[str, Any] = {}
-"""One object for all devices without a charge: an inventory groups devices by identity."""
+"""One mapping for all devices: an inventory compares the attributes and charges of devices by
+identity."""
 
 
 @attrs.define(eq=False)

@@ -25,7 +25,8 @@ def are_tolerated(
 
 
 def tolerates(toleration: Object, taint: Object) -> bool:
-    """True if a toleration matches a taint. An empty key or effect matches any."""
+    """True if a toleration matches a taint. An empty key matches every key; an empty effect matches
+    every effect."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):

@@ -180,7 +180,7 @@ def set_not_ready(node: NodeControl, body: shapes.NotReady) -> None:
 
 @_on_node(_NODE + "/pressure", "pressure")
 def set_pressure(node: NodeControl, body: shapes.Pressures) -> None:
-    """Set the pressure conditions of a node. It then rejects pods as a kubelet does."""
+    """Set the pressure conditions of a node. The node then rejects pods as a kubelet does."""
     node.pressure(body.conditions)
 
 

@@ -62,7 +62,8 @@ class Drivers:
     def validate(self, driver: DriverName, endpoint: str, services: Sequence[str]) -> str:
         """Return the service version to call: ``v1``, ``v1beta1`` or ``v1alpha4``.
 
-        Raises DriverRejected, with stage ``validate``, if the kubelet supports none.
+        Raises DriverRejected, with stage ``validate``, if the kubelet supports none of the
+        services.
         """
         return self._service(driver, endpoint, services, "validate")
 
@@ -140,7 +141,7 @@ class Drivers:
         return min(self._wipe_at.values(), default=None)
 
     def due_wipes(self, now: float) -> list[DriverName]:
-        """Return the drivers whose ResourceSlices must be deleted now. Each is returned only
+        """Return the drivers whose ResourceSlices must be deleted now. Each driver is returned only
         once."""
         due = sorted(name for name, at in self._wipe_at.items() if at <= now)
         for name in due:

@@ -16,8 +16,8 @@ from devicemanager.core.status import Health
 DEFAULT_TIMEOUT = 30.0
 """Seconds after which the health in a report without a timeout becomes unknown."""
 MAX_DEVICES = 16384
-"""Maximum number of devices per driver whose health is stored. More are ignored. Kubelets before
-v1.37 have no limit."""
+"""Maximum number of devices per driver whose health is stored. Further devices are ignored.
+Kubelets before v1.37 have no limit."""
 MAX_MESSAGE = 1024
 """Maximum length of a message in bytes. A longer message is cut to 1021 bytes, followed by
 ``...``."""

@@ -90,7 +90,8 @@ class ResourceExplanation:
         return self.devices.device_index.select(self.chosen)
 
     def places(self, topology: NumaTopology) -> dict[int | None, int]:
-        """Return the set of devices on each NUMA node, by node ID; None has the devices on no node.
+        """Return the set of devices on each NUMA node, by node ID. The devices on no node are under
+        None.
 
         A device with several nodes is in the set of each of its nodes.
         """
@@ -103,8 +104,8 @@ class ResourceExplanation:
         return places | ({None: elsewhere} if elsewhere else {})
 
     def free_per_node(self, topology: NumaTopology) -> dict[int | None, int]:
-        """Return the number of free devices on each NUMA node, by node ID; None has the number of
-        free devices on no node."""
+        """Return the number of free devices on each NUMA node, by node ID. The number of free
+        devices on no node is under None."""
         free = self.free
         return {node: (bits & free).bit_count() for node, bits in self.places(topology).items()}
 

@@ -28,7 +28,8 @@ def describe(behaviour: str, version: KubeletVersion) -> str:
 
 
 def warning(version: KubeletVersion) -> str:
-    """Return a warning if no release of the minor version was compared; otherwise empty."""
+    """Return a warning if no release of the minor version was compared with a real kubelet;
+    otherwise empty."""
     if version.minor in VERIFIED:
         return ""
     return f"the mock of kubelet {version} was not compared with a real kubelet"

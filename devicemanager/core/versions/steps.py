@@ -41,7 +41,8 @@ Steps = tuple[Step, ...]
 def since(
     *versions: str, value: Any = True, evidence: str = "", gate: str = "", unsure: bool = False
 ) -> Step:
-    """Return a step that starts with the last of ``versions``; the others are backports."""
+    """Return a step that starts with the last of ``versions``. The other versions are patch
+    releases with a backport."""
     return Step(tuple(map(KubeletVersion.parse, versions)), value, evidence, gate, unsure)
 
 

@@ -33,8 +33,9 @@ class MergeRule(StrEnum):
     """A result is preferred if all of its hints are preferred. The result with the fewest nodes is
     the best."""
     BALANCED = "balanced"
-    """A result is preferred if all of its hints are preferred and name the same nodes. Without a
-    preferred result, the best result has as many nodes as the resource that needs the most."""
+    """A result is preferred if all of its hints are preferred and name the same nodes. If no
+    result is preferred, the best result has as many nodes as the resource that needs the most
+    nodes."""
 
 
 class HealthCheck(StrEnum):

@@ -41,7 +41,8 @@ _SUFFIX = 5
 
 
 class ClaimAllocation:
-    """Allocator of the claims of a node's pods, from the objects of ``ResourceClaims.offer``."""
+    """Allocator of the ResourceClaims of a node's pods. It uses the objects that were added with
+    ``ResourceClaims.offer``."""
 
     def __init__(
         self,

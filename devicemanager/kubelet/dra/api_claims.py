@@ -37,7 +37,8 @@ class ApiClaims:
 
     @classmethod
     def open(cls, kubeconfig: Path, node: str, changed: Callable[[str], None]) -> Self:
-        """Create a source for the API server of a kubeconfig. Raises StartError."""
+        """Create a source for the API server of a kubeconfig. Raises StartError for an invalid
+        kubeconfig."""
         try:
             return cls(ApiClient(load(kubeconfig), connections=8), node, changed)
         except ClusterError as error:

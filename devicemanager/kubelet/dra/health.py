@@ -47,8 +47,8 @@ _LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 _INVALID = ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError
 """Exceptions of the JSON and time parsers for arbitrary file contents."""
 _MAX_REPORTED = 4 * MAX_DEVICES
-"""Maximum number of entries to read from a report, which can have millions. The kubelet reads
-all."""
+"""Maximum number of entries to read from a report, which can have millions. The kubelet reads all
+entries."""
 _MAX_NAME = 1024
 """Maximum length of a pool or device name. In ResourceSlices, the names have up to 253
 characters."""

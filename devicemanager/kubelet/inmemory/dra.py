@@ -334,7 +334,7 @@ class InMemoryDra:
             return of_containers.container_cdi(claims, container, self._cache, self._rules)
 
     def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
-        """Return the devices of a container's claims by claim, as ``pool/device``."""
+        """Return the devices of a container as ``pool/device``, by claim."""
         claims = pod_claims(pod)
         with self._lock:
             try:
@@ -369,7 +369,7 @@ class InMemoryDra:
 
     @property
     def is_sources_ready(self) -> bool:
-        """True: the claims of deleted pods are unprepared when the pods are removed."""
+        """Always True: the claims of deleted pods are unprepared when the pods are removed."""
         return True
 
     def sources_ready(self) -> None:

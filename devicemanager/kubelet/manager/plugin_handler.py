@@ -103,7 +103,7 @@ class _Applied:
 
     changes: Changes
     held: Mapping[PodUid, set[DeviceId]]
-    """Changed devices by the pod that uses them."""
+    """Changed devices, by the UID of the pod that uses them."""
     after: DeviceList
     must_write: bool
     """True if the contents of the checkpoint changed."""

@@ -49,7 +49,7 @@ class NriPlugin:
 
     @property
     def name(self) -> str:
-        """Index and name, such as ``00-dra.cpu``; plugins are called in this order."""
+        """Index and name, such as ``00-dra.cpu``. Plugins are called in the order of the names."""
         return f"{self.index}-{self.base}"
 
     def wants(self, event: int) -> bool:

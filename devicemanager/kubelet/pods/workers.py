@@ -107,7 +107,7 @@ class PodWorkers:
             self._cdi,
         )
         self._resizes: Resizes | None = None
-        """None before the first update of a pod."""
+        """Changes of running pods; None before the first update of a pod."""
         self.life = ContainerLifecycle(
             store, self._containers, manager.clock, events, self._finish, self._delete
         )
@@ -652,7 +652,7 @@ class PodWorkers:
         )
 
     def claim_devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
-        """Return the devices of a container's claims by claim, as ``pool/device``."""
+        """Return the devices of a container as ``pool/device``, by claim."""
         # A pod has claims of one kind; the other manager knows none of it.
         return self._claims.devices(pod, container) or self._dra.devices(pod, container)
 

@@ -92,8 +92,8 @@ class Dialer:
 def leaves_enough(descriptor: int, limit: int) -> bool:
     """True if enough file descriptors are free after ``descriptor`` was opened.
 
-    ``limit`` is the process's limit. At least 64 descriptors must be free, or a quarter of the
-    limit if it is below 256.
+    ``limit`` is the process's limit. At least 64 descriptors must be free; if the limit is below
+    256, a quarter of the limit.
     """
     return descriptor < limit - min(_RESERVE, limit // 4)
 

@@ -62,8 +62,9 @@ def broken_rules(
     """Return the rules that an object breaks, in the order of the API server.
 
     ``old``: the object that ``new`` replaces; None for a new object. ``is_status``: True if only
-    the status is replaced. ``compile_``: function that checks a CEL expression; by default, all are
-    accepted. ``is_admin_namespace``: True if the namespace has the label ``ADMIN_LABEL``.
+    the status is replaced. ``compile_``: function that checks a CEL expression; by default, all
+    expressions are accepted. ``is_admin_namespace``: True if the namespace has the label
+    ``ADMIN_LABEL``.
     """
     if is_status:
         found = _status(kind, new, old or {}, is_admin_namespace)

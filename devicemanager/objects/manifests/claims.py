@@ -115,10 +115,8 @@ class ExtendedClaim(NamedTuple):
 
 
 def read_extended_resource_claim(status: object) -> ExtendedClaim:
-    """Return the claim that provides a pod's extended resources; its name is None if there is none.
-
-    Raises FieldError with a path below ``status``.
-    """
+    """Return the claim that provides a pod's extended resources. If there is no claim, its name is
+    None. Raises FieldError with a path below ``status``."""
     claim = _mapping(_mapping(status, "").get(_EXTENDED), _EXTENDED)
     name = claim.get("resourceClaimName")
     if not isinstance(name, str | None):
