@@ -7,6 +7,7 @@ from tests.apiserver.real_answers.running import recorded
 from tools.cluster.build import BuildError, server_binaries
 
 
+@pytest.mark.timeout(900)
 def test_real_server_gives_the_recorded_answers(tmp_path):
     try:
         server_binaries()
