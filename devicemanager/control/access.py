@@ -138,8 +138,8 @@ class Access:
     def _is_ours(self, host: str) -> bool:
         address = self.address
         if not address.is_loopback:
-            # The user allowed remote access. Clients can use any IP address of this host, but no
-            # domain name.
+            # The user allowed remote access. Clients can use any IP address of this host and
+            # localhost, but no domain name.
             return _is_address(host, address.port)
         # Users also type localhost. A web site cannot make that name point elsewhere.
         return host in (str(address), f"localhost:{address.port}")

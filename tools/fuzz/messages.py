@@ -302,6 +302,8 @@ def _is_ours(host: str, listens_on: str) -> bool:
     allowed = {"127.0.0.1": ("127.0.0.1", "localhost"), "::1": ("[::1]", "localhost")}
     if listens_on in allowed:
         return name in allowed[listens_on] and port == "8001"
+    if name == "localhost":
+        return port == "8001"  # no web site has this name
     with contextlib.suppress(ValueError):
         ipaddress.ip_address(name.strip("[]"))
         return port == "8001"
