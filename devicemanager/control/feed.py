@@ -30,11 +30,9 @@ from devicemanager.events.stream import Event, EventStream
 __all__ = ["Feed", "Numbered", "Source", "call_source", "event_source"]
 
 _BATCH: Final = 200
+"""Maximum number of lines in one batch for a reader."""
 _BATCH_BYTES: Final = 1 << 20
-"""Maximum number of lines, and approximate maximum of bytes, in one batch for a reader.
-
-A larger line is sent alone.
-"""
+"""Approximate maximum number of bytes in one batch for a reader. A larger line is sent alone."""
 _CACHED: Final = 1000
 _CACHED_BYTES: Final = 8 << 20
 _SENDING_SECONDS: Final = 1e-3

@@ -189,8 +189,9 @@ class Endpoints:
     ) -> tuple[EndpointInfo, tuple[EndpointInfo, ...]]:
         """Add an endpoint for a plugin that has registered; ``name`` identifies its socket.
 
-        Returns the new endpoint, and the endpoints of the resource that it replaces. These are the
-        endpoints with the same name (Q2). Before v1.37, they are all endpoints of the resource.
+        Returns the new endpoint, and the endpoints that the new endpoint replaces: endpoints of the
+        same resource with the same name (Q2). Before v1.37, it replaces all endpoints of the
+        resource.
         """
         self._last_id += 1
         endpoint = EndpointInfo(EndpointId(self._last_id), resource, name, options)

@@ -44,7 +44,7 @@ class InternalError(DeviceManagerError):
 
 
 class KubeletPanic(DeviceManagerError):
-    """Error for a case in which the real kubelet would panic; raised only with a quirk."""
+    """Error for a case in which the real kubelet would panic; raised only if a quirk is enabled."""
 
 
 class RpcError(EndpointError):

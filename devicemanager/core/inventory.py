@@ -59,7 +59,10 @@ def _number(devices: Mapping[DeviceId, Nodes]) -> DeviceIndex:
 
 
 def _nodes(numa: Sequence[Nodes]) -> tuple[Mapping[int, int], int, int, int | None]:
-    """Return the last four fields of ``DeviceIndex``, from the NUMA nodes of each device."""
+    """Return four fields of ``DeviceIndex`` for devices with these NUMA nodes.
+
+    The fields are ``per_node``, ``with_topology``, ``without_nodes`` and ``impossible_node``.
+    """
     # A plugin can send any message, so the cost must be linear in its size. Each node that a
     # device names costs one step, and at most ``MAX_NUMA_NODES`` sets are created.
     by_nodes: dict[Nodes, list[int]] = {}

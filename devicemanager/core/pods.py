@@ -103,7 +103,8 @@ class Pod:
     """``status.extendedResourceClaimStatus``: name of the ResourceClaim that provides the pod's
     extended resources."""
     extended_requests: tuple[tuple[ContainerName, ResourceName, str], ...] = ()
-    """Container, resource and request of each entry in ``requestMappings`` of the same status."""
+    """``status.extendedResourceClaimStatus.requestMappings``: container, resource and request of
+    each entry."""
     forbidden_sidecar: ContainerName | None = None
     """The first restartable init container, if the kubelet rejects pods with such containers."""
     ephemeral_containers: tuple[Container, ...] = ()

@@ -208,8 +208,8 @@ class StepExplanation:
     """The container's name; None for the pod as a whole."""
     resources: tuple[ResourceExplanation, ...] = ()
     merge: MergeExplanation | None = None
-    """The merge of hints; None if this step merges no hints. With policy ``none``, no step does;
-    with pod scope, only the step of the pod as a whole does."""
+    """The merge of hints; None if this step merges no hints. With policy ``none``, no step merges
+    hints. With pod scope, only the step of the pod as a whole merges hints."""
     error: str | None = None
     """The kubelet's message if the allocation failed after the merge."""
     unknown: Mapping[ResourceName, int] = attrs.field(factory=dict)
@@ -239,11 +239,11 @@ class AdmissionExplanation:
     """The kubelet's reason for a rejection; empty if the pod was admitted."""
     message: str = ""
     allocated: Mapping[PodUid, AllocatedByContainer] = attrs.field(factory=dict, repr=False)
-    """Allocations of all pods by pod UID: at the time of the rejection or, for an admitted pod,
-    when its explanation was first requested."""
+    """Allocations of all pods, by pod UID. If the pod was rejected: at the time of the rejection.
+    If the pod was admitted: when its explanation was first requested."""
     name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
     since: str = ""
-    """Sentence that says which kubelet versions reject the pod; empty if all do."""
+    """Sentence that says which kubelet versions reject the pod; empty if all versions reject it."""
 
     @property
     def admitted(self) -> bool:

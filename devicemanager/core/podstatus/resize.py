@@ -12,8 +12,10 @@ from devicemanager.core.podstatus.conditions import Condition, ResizeCondition
 
 RESIZABLE = (ResourceName("cpu"), ResourceName("memory"))
 """The resources that can be resized."""
-DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
-"""Reasons of a pending resize: the resources are in use, or the node can never provide them."""
+DEFERRED = "Deferred"
+"""Reason of a pending resize whose resources are in use."""
+INFEASIBLE = "Infeasible"
+"""Reason of a pending resize whose resources the node can never provide."""
 
 
 @attrs.frozen

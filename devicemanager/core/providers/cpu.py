@@ -74,7 +74,7 @@ class CpuProvider:
         return bitset.union(self.per_node.values()) & ~self._used
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
-        """Return the hints for one container's exclusive CPUs; empty if it requests none
+        """Return the hints for one container's exclusive CPUs; empty if the container requests none
         (``staticPolicy.GetTopologyHints``, cpumanager/policy_static.go, v1.32)."""
         request = exclusive_cpus(pod, container)
         if not request:
@@ -90,7 +90,7 @@ class CpuProvider:
         return {CPU: layout_hints(self._layout(), self.free_cpus, reusable, request)}
 
     def pod_hints(self, pod: Pod) -> ProviderHints:
-        """Return the hints for the exclusive CPUs of a whole pod; empty if it requests none
+        """Return the hints for the exclusive CPUs of a whole pod; empty if the pod requests none
         (``staticPolicy.GetPodTopologyHints``, cpumanager/policy_static.go, v1.32)."""
         request = effective_request(pod, lambda container: exclusive_cpus(pod, container))
         if not request:

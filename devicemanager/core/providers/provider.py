@@ -47,8 +47,8 @@ class HintProvider(Protocol):
     (``HintProvider``, topologymanager/topology_manager.go, v1.32)."""
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
-        """Return the hints for one container, by resource; empty if it requests none of the
-        provider's resources."""
+        """Return the hints for one container, by resource; empty if the container requests none of
+        the provider's resources."""
 
     def pod_hints(self, pod: Pod) -> ProviderHints:
         """Return the hints for the pod as a whole, by resource."""
@@ -56,9 +56,9 @@ class HintProvider(Protocol):
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
         """Return a provider in which the container's request is allocated.
 
-        Returns the provider itself if the container requests none of its resources. ``affinity``
-        is the set of NUMA nodes to prefer; None means all. Raises ``AllocationError`` if the
-        request cannot be met.
+        Returns the provider itself if the container requests none of the provider's resources.
+        ``affinity`` is the set of NUMA nodes to prefer; None means all. Raises ``AllocationError``
+        if the request cannot be met.
         """
 
     def release(self, pod_uid: PodUid) -> Self:

@@ -13,9 +13,11 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.printable import counted
 
 LOCAL_DISTANCE = 10
+"""Distance of a NUMA node to itself, for a machine that does not report distances (the default of
+the ACPI SLIT)."""
 REMOTE_DISTANCE = 20
-"""Distances of a NUMA node to itself (``LOCAL_DISTANCE``) and to other nodes (``REMOTE_DISTANCE``),
-for a machine that does not report distances (the defaults of the ACPI SLIT)."""
+"""Distance between two NUMA nodes, for a machine that does not report distances (the default of
+the ACPI SLIT)."""
 
 MAX_NODE_ID = 63
 """Largest NUMA node ID: the kubelet's bitmask has 64 bits (``bitMask.Add``, v1.32)."""

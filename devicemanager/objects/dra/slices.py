@@ -23,7 +23,7 @@ _Object = Mapping[str, Any]
 
 _MAX_DEVICES: Final = 128
 _MAX_SPECIAL_DEVICES: Final = 64
-"""Maximum number of devices in a slice if one has taints, counters or lists of values."""
+"""Maximum number of devices in a slice if any of them has taints, counters or lists of values."""
 _MAX_ENTRIES: Final = 32
 _MAX_VALUES: Final = 48
 _MAX_VALUE: Final = 64

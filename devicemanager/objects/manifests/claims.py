@@ -76,7 +76,8 @@ def _source(item: Mapping[str, object], check_subdomain: CheckName) -> str | Non
 def read_container_claims(resources: object) -> tuple[tuple[str, str], ...]:
     """Return ``resources.claims`` of a container: pairs of claim name and request.
 
-    The request is empty if none is named. Raises FieldError with a path below ``resources``.
+    The request is empty if the container names none. Raises FieldError with a path below
+    ``resources``.
     """
     if not isinstance(resources, Mapping):
         return ()

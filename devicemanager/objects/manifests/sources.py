@@ -38,7 +38,7 @@ def path_in(text: str) -> Path | None:
 def text_of(source: str | Path) -> str:
     """Return the text of a source, which is a text or a path.
 
-    Raises ManifestError, which names the file, if it cannot be read.
+    Raises ManifestError if the file cannot be read. The error names the file.
     """
     path = path_in(source) if isinstance(source, str) else source
     if path is None:
