@@ -13,7 +13,7 @@ _CRASH = re.compile(
 )
 _LONGEST = 200
 _STACK = re.compile(r"goroutine \d+ |(SIG[A-Z]+|PC)[:=]|(r\w{1,5}|[cfg]s) +0x[0-9a-f]+$")
-"""Lines of a stack dump of Go that are no frames: headers and registers."""
+"""Headers and registers in a stack dump of Go."""
 
 
 def crash_line(lines: Iterable[str]) -> str:
