@@ -1,20 +1,37 @@
-"""Find the line of a plugin's output that says that it crashed."""
+"""Find the lines of a program's output that say why it exited."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-__all__ = ["crash_line"]
+__all__ = ["crash_line", "without_stacks"]
 
 # Go prints stacks for some fatal log messages, too. So only the line of the crash counts.
 _CRASH = re.compile(
     r"^(panic: |fatal error: |unexpected fault address |thread '.*' (\(\d+\) )?panicked at )"
 )
 _LONGEST = 200
+_STACK = re.compile(r"goroutine \d+ |(SIG[A-Z]+|PC)[:=]|(r\w{1,5}|[cfg]s) +0x[0-9a-f]+$")
+"""Headers and registers in a stack dump of Go."""
 
 
 def crash_line(lines: Iterable[str]) -> str:
     """Return the first line of a panic of Go or Rust in a plugin's output; empty if there is
     none."""
     return next((line[:_LONGEST] for line in lines if _CRASH.match(line)), "")
+
+
+def without_stacks(lines: Iterable[str]) -> list[str]:
+    """Return the lines that are not empty and not part of a stack of Go.
+
+    Some libraries print stacks after the message of a fatal error, so the last lines say nothing.
+    """
+    known = list(lines)
+    # A frame has two lines: the function, and its file, indented by a tab.
+    return [
+        line
+        for line, following in zip(known, [*known[1:], ""], strict=True)
+        if line.strip() and not any(each.startswith("\t") for each in (line, following))
+        if not _STACK.match(line)
+    ]

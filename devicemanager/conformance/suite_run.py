@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 
 from devicemanager.conformance.client import CallFailed
+from devicemanager.conformance.crash import without_stacks
 from devicemanager.conformance.observations import Timeline
 from devicemanager.conformance.outcomes import RESTART, Failed, Warned
 from devicemanager.conformance.stage import Stage
@@ -74,8 +75,8 @@ class SuiteRun(ABC):
 
     @property
     def last_output(self) -> str:
-        """The last lines that the latest instance has printed, as one line."""
-        return printable("; ".join(self.process.output()[-3:])) or "nothing"
+        """The last lines that the latest instance has printed, without stacks, as one line."""
+        return printable("; ".join(without_stacks(self.process.output())[-3:])) or "nothing"
 
     def step(self, text: str) -> None:
         """Add a line to the timeline about what the suite does."""

@@ -220,12 +220,12 @@ def test_l07_accepts_a_plugin_that_exits_for_lack_of_inotify_after_its_registrat
     run: Any = Run()
     registrations = iter([True, False])
     run.observed.is_registered = lambda since, resources: next(registrations, False)
-    process = SimpleNamespace(exit_status=1, stop=lambda: None, start=lambda: None)
+    output = ["cannot create a watcher: too many open files"]
+    process = SimpleNamespace(exit_status=1, stop=lambda: None, output=lambda: output)
     run.plugin.process, run.plugin.has_exited_once = process, False
     run.plugin.usage = lambda: SimpleNamespace(inotify=1)
     run.kubelet.clock = SimpleNamespace(time=float)
-    run.timeline.output = lambda: ["cannot create a watcher: too many open files"]
-    waits = []
+    waits: list[str] = []
 
     def wait_registered(since: str, seconds: float, after: str) -> float:
         waits.append(after)
@@ -240,6 +240,14 @@ def test_l07_accepts_a_plugin_that_exits_for_lack_of_inotify_after_its_registrat
         "1 inotify instance; without any: exit status 1: cannot create a watcher: too many open "
         "files"
     )
+    # The stack of a crash says nothing.
+    output[:] = ["panic: nil pointer", "", "fsnotify.Add(0x1)", "\t/fsnotify/inotify.go:93 +0x57"]
+    waits.clear()
+    run.plugin.has_exited_once = False
+    registrations = iter([True, False])
+    monkeypatch.setattr(lifecycle, "_registers_twice", lambda run, instances: True)
+    with pytest.raises(Failed, match="its output does not mention inotify"):
+        lifecycle.l07.run(run)
 
 
 def test_failed_registration_says_what_happened_instead() -> None:

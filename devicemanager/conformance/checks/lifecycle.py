@@ -13,10 +13,10 @@ from pathlib import Path
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks.steps import allocate_many, stop, stop_by
 from devicemanager.conformance.client import CallFailed
-from devicemanager.conformance.crash import crash_line
+from devicemanager.conformance.crash import crash_line, without_stacks
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
-from devicemanager.core.printable import counted
+from devicemanager.core.printable import counted, printable
 
 
 @builtin
@@ -214,7 +214,9 @@ def _without_inotify(run: CheckRun) -> str:
         raise Failed(
             "with a limit of 0 inotify instances, the plugin neither registered nor exited"
         )
-    messages = [line for line in run.timeline.output() if _INOTIFY_MESSAGE.search(line)]
+    # Stacks of a crash name files of the inotify library.
+    printed = without_stacks(run.process.output())
+    messages = [printable(line) for line in printed if _INOTIFY_MESSAGE.search(line)]
     how = run.plugin.exit_text()
     # Exit status 0 means success to a supervisor and to readers of the pod status.
     if run.process.exit_status == 0:
@@ -331,4 +333,5 @@ def l11(run: CheckRun) -> str:
             "the misconfigured plugin crashed, expected a message and a non-zero exit status: "
             f"{run.plugin.exit_text()}"
         )
-    return f"{run.plugin.exit_text()}: {output[-1][:200]}"
+    printed = without_stacks(process.output()) or output
+    return f"{run.plugin.exit_text()}: {printable(printed[-1][:200])}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.crash import crash_line
 from devicemanager.conformance.observations import EVER
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
@@ -170,7 +171,15 @@ def _exited_after_rejection(run: CheckRun) -> str:
     # With exit status 0, the pod status does not show the cause.
     if run.process.exit_status == 0:
         raise Failed("the rejected plugin exited with status 0, expected non-zero")
+    _check_crash(run, "after a rejected Register call")
     return run.plugin.exit_text()
+
+
+def _check_crash(run: CheckRun, when: str) -> None:
+    """Raise Warned if the plugin has exited with a panic. A supervisor starts it again, as after an
+    exit on purpose, but only by luck."""
+    if crash_line(run.process.output()):
+        raise Warned(f"the plugin crashed {when}: {run.plugin.exit_text()}")
 
 
 @builtin
@@ -287,6 +296,7 @@ def _start_before_the_kubelet(run: CheckRun, state: str) -> str:
         raise Failed(
             "the plugin exited with status 0 before the kubelet started, expected non-zero"
         )
+    _check_crash(run, f"without a kubelet, with {state}")
     return run.plugin.exit_text()
 
 

@@ -9,6 +9,7 @@ from collections import deque
 
 from devicemanager.conformance.clients.client_under_test import ClientUnderTest
 from devicemanager.conformance.clients.kubelet import ScriptedKubelet
+from devicemanager.conformance.crash import crash_line, without_stacks
 from devicemanager.core.printable import printable
 from devicemanager.plugin.processes.namespace import node_binds
 from devicemanager.plugin.processes.run import SupervisedRun
@@ -84,8 +85,8 @@ class ClientProcess:
         if status is None:
             return "still running"
         how = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
-        line = next((each for each in reversed(self._output) if each.strip()), "")
-        reason = next((each for each in self._output if each.startswith("panic:")), line)
+        lines = [*self._output]
+        reason = crash_line(lines) or "".join(without_stacks(lines)[-1:])
         return f"{how}, output: {printable(reason.strip())[:200]}" if reason else how
 
     def output(self) -> list[str]:
