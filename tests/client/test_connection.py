@@ -31,7 +31,9 @@ class Scripted:
         self._last = last
         self._context = context
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._sockets = []
+        self._sockets = [self._listener]
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._threads = [threading.Thread(target=self._accept)]
         self.connections = 0
         self.requests = []
@@ -48,7 +50,7 @@ class Scripted:
             while True:
                 accepted, _ = self._listener.accept()
                 self.connections += 1
-                self._sockets.append(accepted)
+                self._end_at_close(accepted)
                 thread = threading.Thread(target=self._serve, args=(accepted,))
                 self._threads.append(thread)
                 thread.start()
@@ -57,7 +59,7 @@ class Scripted:
         with contextlib.suppress(OSError, IndexError):
             if self._context is not None:
                 accepted = self._context.wrap_socket(accepted, server_side=True)
-            with accepted, accepted.makefile("rb") as file:
+            with accepted.makefile("rb") as file:
                 while line := file.readline():
                     request = [line]
                     while (line := file.readline()).strip():
@@ -67,15 +69,33 @@ class Scripted:
                     accepted.sendall(response)
                     if response in self._last:
                         break
+        # Closing it is not enough, because there is a duplicate.
+        _end(accepted)
         self.ended.set()
 
+    def _end_at_close(self, connection):
+        """Let ``close`` end a connection, or end it now if ``close`` was called.
+
+        A duplicate is stored, because TLS takes the descriptor of the original.
+        """
+        with self._lock:
+            self._sockets.append(connection.dup())
+            if self._is_closed:
+                _end(self._sockets.pop())
+
     def close(self):
-        for each in (self._listener, *self._sockets):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+        with self._lock:
+            self._is_closed = True
+            for each in self._sockets:
+                _end(each)
         for thread in self._threads:
             thread.join()
+
+
+def _end(connection):
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 @pytest.fixture
@@ -277,34 +297,60 @@ def test_stream_that_is_refused_is_an_error():
 # -- TLS and proxies ---------------------------------------------------------------------------
 
 
-class Proxy(Scripted):
-    """A proxy that connects each client to one server, after its own answer."""
+_CONNECTED = b"HTTP/1.1 200 OK\r\n\r\n"
 
-    def __init__(self, target, answer=b"HTTP/1.1 200 OK\r\n\r\n"):
+
+class Proxy(Scripted):
+    """A proxy that connects each client to one server, after its own answer.
+
+    After any answer but 200, it ends the connection.
+    """
+
+    def __init__(self, target, answer=_CONNECTED):
         self._target = target
         self._answer = answer
         super().__init__(())
 
     def _serve(self, accepted):
-        with contextlib.suppress(OSError), accepted:
-            request = b""
-            while not request.endswith(b"\r\n\r\n"):
-                request += accepted.recv(1)
-            self.requests.append(request)
-            accepted.sendall(self._answer)
-            with socket.create_connection(("127.0.0.1", self._target)) as upstream:
-                self._sockets.append(upstream)
-                back = threading.Thread(target=_copy, args=(upstream, accepted))
-                back.start()
-                _copy(accepted, upstream)
-                back.join()
+        with contextlib.suppress(OSError):
+            self._forward(accepted)
+        _end(accepted)
+
+    def _forward(self, accepted):
+        request = b""
+        while not request.endswith(b"\r\n\r\n"):
+            request += accepted.recv(1)
+        self.requests.append(request)
+        accepted.sendall(self._answer)
+        if self._answer != _CONNECTED:
+            return
+        with socket.create_connection(("127.0.0.1", self._target)) as upstream:
+            self._end_at_close(upstream)
+            back = threading.Thread(target=_copy, args=(upstream, accepted))
+            back.start()
+            _copy(accepted, upstream)
+            back.join()
 
 
 def _copy(source, target):
     with contextlib.suppress(OSError):
         while data := source.recv(1 << 16):
             target.sendall(data)
+    with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def through():
+    """Function that starts a proxy; the proxies end before the servers behind them."""
+    with contextlib.ExitStack() as stack:
+
+        def through(*arguments):
+            proxy = Proxy(*arguments)
+            stack.callback(proxy.close)
+            return proxy, f"http://127.0.0.1:{proxy.port}"
+
+        yield through
 
 
 @pytest.fixture(scope="module")
@@ -352,34 +398,29 @@ def test_shutdown_ends_a_read_with_tls(secure, pair):
 
 
 @pytest.mark.parametrize("tls", [True, False])
-def test_requests_go_through_the_proxy(secure, serve, pair, tls):
+def test_requests_go_through_the_proxy(secure, serve, through, pair, tls):
     target = secure if tls else serve(LENGTH)
-    proxy = Proxy(target.port)
-    through = f"http://127.0.0.1:{proxy.port}"
+    proxy, address = through(target.port)
     server = (
-        trusting(pair, target, through)
+        trusting(pair, target, address)
         if tls
-        else Server(f"http://127.0.0.1:{target.port}", (), through)
+        else Server(f"http://127.0.0.1:{target.port}", (), address)
     )
     pool = ConnectionPool(server, 1, 20.0)
     assert pool.exchange(REQUEST)[1] == b"ok"
     assert proxy.requests[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1." % target.port)
-    del pool
-    proxy.close()
 
 
-def test_proxy_that_refuses_is_an_error(secure, pair):
-    proxy = Proxy(secure.port, b"HTTP/1.1 407 Who\r\n\r\n")
+def test_proxy_that_refuses_is_an_error(secure, through, pair):
+    _, address = through(secure.port, b"HTTP/1.1 407 Who\r\n\r\n")
     with pytest.raises(OSError, match="Tunnel connection failed: 407 Who"):
-        Connection(trusting(pair, secure, f"http://127.0.0.1:{proxy.port}"), 20.0)
-    proxy.close()
+        Connection(trusting(pair, secure, address), 20.0)
 
 
-def test_response_that_is_not_of_a_proxy_is_an_error(secure, pair):
-    proxy = Proxy(secure.port, b"SSH-2.0-x\r\n\r\n")
+def test_response_that_is_not_of_a_proxy_is_an_error(secure, through, pair):
+    _, address = through(secure.port, b"SSH-2.0-x\r\n\r\n")
     with pytest.raises(ConnectionError, match="SSH"):
-        Connection(trusting(pair, secure, f"http://127.0.0.1:{proxy.port}"), 20.0)
-    proxy.close()
+        Connection(trusting(pair, secure, address), 20.0)
 
 
 def test_error_is_one_line_of_limited_length():
