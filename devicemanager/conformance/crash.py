@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -31,7 +32,7 @@ def without_stacks(lines: Iterable[str]) -> list[str]:
     # A frame has two lines: the function, and its file, indented by a tab.
     return [
         line
-        for line, following in zip(known, [*known[1:], ""], strict=True)
+        for line, following in itertools.pairwise([*known, ""])
         if line.strip() and not any(each.startswith("\t") for each in (line, following))
         if not _STACK.match(line)
     ]

@@ -197,7 +197,7 @@ def test_patch_cannot_store_containers_as_a_mapping(send, api, content, patch):
 def test_negative_limit_has_no_effect_and_an_unknown_token_is_refused(send, api):
     for name in ("a", "b"):
         assert send(request("POST", PODS, {**POD, "metadata": {"name": name}}))[0] == 201
-    listed = api.request("GET", f"{PODS}?limit=-5")
+    listed = api.request("GET", PODS, query={"limit": "-5"})
     assert ([each["metadata"]["name"] for each in listed["items"]]) == ["a", "b"]
     assert "continue" not in listed["metadata"]
     for token in ("-1", "x"):

@@ -551,5 +551,5 @@ def test_log_waits_for_requests(api, apiserver):
     (found,) = apiserver.log.wait_for(verb="create")
     thread.join()
     assert found.code == 201
-    with pytest.raises(TimeoutError, match=r"for 2 requests with .* found 1"):
+    with pytest.raises(TimeoutError, match=r"for requests with .* expected 2, found 1"):
         apiserver.log.wait_for(2, timeout=0.01, verb="create")

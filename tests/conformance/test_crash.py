@@ -53,7 +53,8 @@ def test_last_line_is_not_part_of_a_stack(output: str, last: str) -> None:
     assert without_stacks(output.splitlines())[-1] == last
 
 
-def test_output_may_have_only_a_stack() -> None:
+def test_output_may_have_no_other_line() -> None:
+    assert without_stacks([]) == []
     assert without_stacks(["goroutine 1 [running]:", "main.main()", "\t/src/main.go:16"]) == []
 
 
