@@ -30,6 +30,7 @@ __all__ = ["kinds_of"]
 
 _MAX_FILE = 16 << 20
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+_EXAMPLE = "expected YAML such as 'kinds: [{name: gpu, count: 10}]'"
 _FIELDS = ("name", "count", "labels", "taints", "capacity", "devices", "drivers")
 
 
@@ -93,7 +94,7 @@ def _kinds(file: str) -> Iterator[_Kind]:
         raise CommandError(f"{file}: {error}") from None
     listed = [each for value in documents for each in _listed(file, value)]
     if not listed:
-        raise CommandError(f"{file}: no kinds: expected kinds: [{{name: gpu, count: 10}}]")
+        raise CommandError(f"{file}: the list of kinds is empty: {_EXAMPLE}")
     seen = set[str]()
     for number, each in enumerate(listed):
         kind = _checked(f"{file}: kinds[{number}]", each)
@@ -106,7 +107,7 @@ def _kinds(file: str) -> Iterator[_Kind]:
 def _listed(file: str, value: object) -> list[Any]:
     kinds = value.get("kinds") if isinstance(value, dict) and len(value) == 1 else None
     if not isinstance(kinds, list):
-        raise CommandError(f"{file}: expected kinds: [{{name: gpu, count: 10}}]")
+        raise CommandError(f"{file}: {_EXAMPLE}")
     return kinds
 
 

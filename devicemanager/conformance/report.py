@@ -84,7 +84,8 @@ class Verdict:
 
 @attrs.frozen
 class Cause:
-    """Failure with all verdicts that have the same cause."""
+    """One cause of failures: the failed check that shows it best, and the other checks that it
+    affects."""
 
     verdict: Verdict
     """The failed check that shows the cause best."""

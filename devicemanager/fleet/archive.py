@@ -54,8 +54,8 @@ def _json(value: object) -> bytes:
 def read_fleet(data: bytes, source: str = "fleet") -> Fleet:
     """Return the fleet in the archive ``data``. ``source`` is the archive's name in errors.
 
-    Raises SnapshotError if the data is not an archive of a fleet, and FleetError for other
-    contents.
+    Raises SnapshotError if the data is not an archive of a fleet, and FleetError if the schema is
+    unknown or a file in the archive is invalid.
     """
     files = unpack(data, source, FORM)
     index = _decoded(files, FORM.index, source, dict)

@@ -209,7 +209,7 @@ def _counters(set_: Object) -> dict[tuple[str, str], int]:
 
 
 def assumptions(fleet: Fleet, made: int) -> Iterator[str]:
-    """Yield what is assumed about a fleet, of which ``made`` nodes have no snapshot."""
+    """Yield the assumptions about a fleet. ``made`` is the number of nodes without a snapshot."""
     if made:
         yield (
             f"on {made} of {len(fleet.nodes)} nodes, all free devices are equal: the API server "

@@ -40,7 +40,7 @@ def _object(kind: str, name: str, spec: Mapping[str, Any], namespace: str = "") 
 
 
 def parameters_env(driver: str = DRIVER, **env: str) -> Object:
-    """Return the configuration of a driver, with environment variables as its parameters.
+    """Return an opaque device configuration for a driver. Its parameters are environment variables.
 
     Give it to ``device_class`` or ``claim_spec`` as ``config``.
     """

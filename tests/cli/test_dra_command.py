@@ -79,7 +79,9 @@ def test_an_undecided_search_has_exit_status_3(written, capsys):
         document("ResourceClaim", claim(exactly(count=17), constraints=distinct)),
     )
     assert main(["dra", "allocate", path]) == 3
-    assert "undecided on node worker after 100000 steps" in capsys.readouterr().out
+    assert (
+        "node worker: the search for devices stopped after 100000 steps" in capsys.readouterr().out
+    )
 
 
 def test_templates_and_older_versions_are_read(written, capsys):

@@ -42,8 +42,10 @@ class Groups:
 
 
 def groups_of(names: Sequence[str]) -> frozenset[str]:
-    """Return the groups of a device in a counter set. ``names`` is empty if the device declares no
-    groups."""
+    """Return the compatibility groups that a device declares for a counter set, from their names.
+
+    If ``names`` is empty, the result is one group that only devices without groups have.
+    """
     return frozenset(names) or _NO_GROUPS
 
 

@@ -77,9 +77,9 @@ class Slot:
         return self.alternative.mode
 
     def devices_over_limit(self) -> int:
-        """Return how many devices the slot would need if its claim could have more devices.
+        """Return the number of devices that the slot needs, if the limit for its claim is too low.
 
-        Return 0 if this number is within the limit, or if a higher limit would not help.
+        Return 0 if the limit is not too low, or if a higher limit would not help.
         """
         if self.alternative.every:
             count = self.usable.bit_count()

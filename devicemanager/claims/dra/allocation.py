@@ -161,8 +161,8 @@ class Allocator:
             picks = self._problem(call, read).answer(_PICKS)
         except OutOfStepsError:
             raise TryAgain(
-                f"undecided on node {node.name} after {self._max_steps} steps:"
-                f" {', '.join(map(key_of, claims))}"
+                f"{self._stopped(node)}, so these claims are undecided: "
+                f"{', '.join(map(key_of, claims))}"
             ) from None
         except EveryError as error:
             option = read[error.claim].requests[error.request][error.option]
@@ -190,7 +190,10 @@ class Allocator:
         try:
             return tuple(explanation.lines(call, call.claims(claims)))
         except OutOfStepsError:
-            raise TryAgain(f"undecided on node {node.name} after {self._max_steps} steps") from None
+            raise TryAgain(f"{self._stopped(node)}, without a result") from None
+
+    def _stopped(self, node: Node) -> str:
+        return f"node {node.name}: the search for devices stopped after {self._max_steps} steps"
 
     def _call(self, node: Node, in_use: InUse) -> Call:
         offered = self._offer(node)

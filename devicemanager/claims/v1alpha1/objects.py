@@ -49,7 +49,7 @@ class ConfigReference:
 
 @attrs.frozen
 class ConfigObject:
-    """Object of any other API, with settings that a driver interprets."""
+    """Object with settings for a driver, of an API other than that of structured claims."""
 
     api_version: str
     kind: str

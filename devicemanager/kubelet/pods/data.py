@@ -25,7 +25,7 @@ Data = dict[str, Any]
 
 
 def settings_data(settings: ContainerSettings | RunOptions) -> Data:
-    """Convert the settings that a container gets from its devices to plain data."""
+    """Return, as plain data, the settings that a container gets from its devices."""
     return attrs.asdict(settings)
 
 

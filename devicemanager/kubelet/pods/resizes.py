@@ -39,7 +39,7 @@ __all__ = ["Resizes"]
 
 
 class Resizes:
-    """Changes of running pods in one kubelet process; thread-safe."""
+    """In-place resizes and new ephemeral containers of running pods in one kubelet; thread-safe."""
 
     def __init__(
         self,

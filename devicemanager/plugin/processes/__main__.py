@@ -9,7 +9,7 @@ from devicemanager.plugin.processes.supervisor import Supervision, end_as, super
 
 
 def main() -> NoReturn:
-    """Run and supervise the command that the only argument (``Supervision.encode``) describes."""
+    """Run and supervise the command in ``sys.argv[1]``, in the form of ``Supervision.encode``."""
     end_as(supervise(Supervision.decode(sys.argv[1])))
 
 

@@ -174,8 +174,8 @@ class SiteNode:
         return self._kubelet.events.recent()
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` after each event and each call. Return a function that ends the
-        subscription."""
+        """Call ``callback`` after each event, and after each RPC between the kubelet and a plugin.
+        Return a function that ends the subscription."""
 
         def happened(_: object) -> None:
             callback()

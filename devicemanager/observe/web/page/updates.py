@@ -64,8 +64,8 @@ class Node(Protocol):
         """Return the latest events, oldest first."""
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` after each event and each call. Return a function that ends the
-        subscription."""
+        """Call ``callback`` after each event, and after each RPC between the kubelet and a plugin.
+        Return a function that ends the subscription."""
 
     def failed(self, error: Exception) -> None:
         """Report an error that occurred while the node was read. After an error, further errors are
