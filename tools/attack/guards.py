@@ -73,8 +73,13 @@ GUARDS: Final[dict[str, Guard]] = {
     "shared-directory": Guard("other users replace sockets", "any directory is used"),
     "leftover-sockets": Guard("sockets of killed kubelets accumulate", "leftovers stay"),
     "umask-0": Guard("any user can connect", "the mode follows the umask"),
-    "descriptors-*": Guard("the start hangs without a cause", "descriptors are not checked"),
-    "memory-120": Guard("gRPC aborts the process", "memory is not checked"),
+    "descriptors-40": Guard(
+        "a start with enough descriptors fails", "too many descriptors are needed"
+    ),
+    "descriptors-*": Guard(
+        "the start hangs without a cause", "the error does not name descriptors"
+    ),
+    "memory-140": Guard("gRPC aborts the process", "memory is not checked"),
     "memory-*": Guard("a start with enough memory fails", "threads have large stacks"),
     "register-990*": Guard(
         "plugins exhaust threads and descriptors", "processes register without limit"

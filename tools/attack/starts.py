@@ -228,9 +228,9 @@ _STARTS: Iterable[tuple[str, str, Start]] = (
     ("descriptors-12", "ulimit -n 12", _few("ulimit -n 12", _FILES)),
     ("descriptors-16", "ulimit -n 16", _few("ulimit -n 16", _FILES)),
     ("descriptors-24", "ulimit -n 24", _few("ulimit -n 24", _FILES)),
-    ("descriptors-40", "ulimit -n 40", _few("ulimit -n 40", _FILES)),
+    ("descriptors-40", "ulimit -n 40", Start(limits="ulimit -n 40")),
     ("memory-200", "ulimit -v 200000", _few("ulimit -v 200000", "memory")),
-    ("memory-120", "ulimit -v 120000", _few("ulimit -v 120000", "memory")),
+    ("memory-140", "ulimit -v 140000", _few("ulimit -v 140000", "memory")),
 )  # fmt: skip
 
 _DRA: Iterable[tuple[str, str, Callable[[Path], object]]] = (

@@ -38,11 +38,26 @@ def _mode() -> None:
     replace(Path.chmod, lambda self, mode, follow_symlinks=True: None)
 
 
-@planted("descriptors are not checked")
+@planted("the error does not name descriptors")
 def _descriptors() -> None:
+    from devicemanager.core.errors import StartError
+    from devicemanager.kubelet import lifecycle, limits
+
+    # Without the check, later errors name the descriptors, too.
+    def check() -> None:
+        try:
+            limits.check_descriptors()
+        except StartError:
+            raise StartError("the kubelet cannot start") from None
+
+    set_to(lifecycle, "check_descriptors", check)
+
+
+@planted("too many descriptors are needed")
+def _too_many() -> None:
     from devicemanager.kubelet import limits
 
-    replace(limits.check_descriptors, lambda: None)
+    set_to(limits, "_DESCRIPTORS", 64)
 
 
 @planted("memory is not checked")
