@@ -71,7 +71,7 @@ _OPTIONS = (
     ("grpc.server_max_pending_requests_hard_limit", 20_000),
     # Limits the open calls per connection, because gRPC stores calls whose client does not read.
     # Further calls wait in the client.
-    ("grpc.max_concurrent_streams", 128),
+    ("grpc.max_concurrent_streams", 16),
     # Idle connections are closed, so that a flood of them cannot exhaust the descriptors. A plugin
     # connects only to register, and can reconnect.
     ("grpc.max_connection_idle_ms", 5_000),

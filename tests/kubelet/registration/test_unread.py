@@ -41,4 +41,4 @@ def test_kubelet_searches_for_clients_that_do_not_read(
 
 
 def test_open_calls_of_a_connection_are_limited() -> None:
-    assert ("grpc.max_concurrent_streams", 128) in server._OPTIONS
+    assert ("grpc.max_concurrent_streams", 16) in server._OPTIONS
