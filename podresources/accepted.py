@@ -83,7 +83,7 @@ class Readers:
     def disconnect(self) -> int:
         """Disconnect clients that have not read for a second. Return the number of these clients.
 
-        Takes a second if there are such clients.
+        Takes a second if a client's socket stays full.
         """
         try:
             return disconnect_unread(self.bound, PATIENCE, self._stopped.wait)

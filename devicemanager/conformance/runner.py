@@ -288,8 +288,8 @@ class _Runner:
     def _why_skipped(self, check: Check, unregistered: str, silent: bool) -> str:
         """Return the reason to skip a check without running it; empty if the check can run.
 
-        ``unregistered``: why there is no registered plugin, from the verdict of R01. ``silent``:
-        True if the plugin has not tried to register.
+        ``unregistered`` is the reason from R01 that the plugin is not registered; empty if it is
+        registered. ``silent`` is True if the plugin has not tried to register.
         """
         if unregistered and check.needs_registration:
             return unregistered
@@ -486,8 +486,7 @@ class _Runner:
             run.start()
         except (Failed, Warned) as failed:
             return stage, _result(Outcome.FAIL, str(failed), run, is_lost=True)
-        # For example, there is no disk space for the kubelet's directory, or the hook `prepare`
-        # fails. The plugin has not failed.
+        # The plugin has not failed: the disk is full, for example, or the hook `prepare` fails.
         except Exception as error:
             return stage, _result(Outcome.ERROR, _error_text(error), run)
         return stage, None

@@ -1,8 +1,7 @@
 """A minimal NRI runtime: it calls plugins for pods and containers, and applies their changes.
 
-The Node Resource Interface (NRI) is how container runtimes call plugins. Some DRA drivers, such as
-those for CPUs and memory, set up containers with NRI instead of CDI, and exit if there is no NRI
-socket.
+The Node Resource Interface (NRI) is how container runtimes call plugins. Drivers for CPUs and for
+memory set up containers with NRI instead of CDI. They exit if the NRI socket is missing.
 
 Theory of operation. ``NriRuntime`` listens on ``nri.sock``. Pass it to ``MockKubelet(runtime=…)``,
 which then calls it before a container starts and after it has stopped. Nothing imports this

@@ -116,8 +116,10 @@ class ExtendedClaim(NamedTuple):
 
 
 def read_extended_resource_claim(status: object) -> ExtendedClaim:
-    """Return the claim that provides a pod's extended resources. If there is no claim, its name is
-    None. Raises FieldError with a path below ``status``."""
+    """Return the claim that provides a pod's extended resources, from the status of the pod.
+
+    The name is None if the status names no claim. Raises FieldError with a path below ``status``.
+    """
     claim = _mapping(_mapping(status, "").get(_EXTENDED), _EXTENDED)
     name = claim.get("resourceClaimName")
     if not isinstance(name, str | None):
