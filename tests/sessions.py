@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-_UNNEEDED = ("cacheprovider", "hypothesispytest", "pytest_cov", "timeout", "xdist")
+_UNNEEDED = ("anyio", "cacheprovider", "hypothesispytest", "pytest_cov", "timeout", "xdist")
 NO_SUITE_PLUGINS = tuple(flag for name in _UNNEEDED for flag in ("-p", f"no:{name}"))
-"""Options of pytest without plugins that only this suite uses: they triple the start-up time."""
+"""Options of pytest without plugins that only this suite uses, or that come with a dependency
+(anyio): they triple the start-up time."""
 
 
 def run_python(

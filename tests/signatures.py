@@ -7,7 +7,7 @@ import functools
 import importlib
 import inspect
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 OURS = ("devicemanager", "checkpoint", "podresources", "protos")
@@ -20,7 +20,7 @@ def is_ours(thing: Any) -> bool:
 
 
 @functools.cache
-def _namespace(module: str) -> Mapping[str, Any]:
+def _namespace(module: str) -> dict[str, Any]:
     """Return the names of a module, including those imported only for type checkers."""
     found = importlib.import_module(module)
     names = {**vars(typing), **vars(found)}
@@ -45,11 +45,11 @@ def types_in(hint: Any) -> Iterator[Any]:
             yield typing.get_origin(hint)
 
 
-def _hints(thing: Any, module: str, scope: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _hints(thing: Any, module: str, scope: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, hint in inspect.get_annotations(thing).items():
         if not name.startswith("_"):
             if isinstance(hint, str):
-                hint = eval(hint, dict(_namespace(module)), dict(scope))
+                hint = eval(hint, _namespace(module), scope)
             yield name, hint
 
 

@@ -99,7 +99,11 @@ def text_of_value(package: ModuleType, name: str) -> str:
     file = Path(home.__file__ or "")
     is_collection = file.name in ("__init__.py", "types.py")
     for path in sorted(file.parent.rglob("*.py")) if is_collection else [file]:
-        body = ast.parse(path.read_text()).body
+        source = path.read_text()
+        # Parsing takes long, and almost no file assigns the name.
+        if not re.search(rf"^{name}\b", source, re.MULTILINE):
+            continue
+        body = ast.parse(source).body
         for statement, following in pairwise(body):
             match statement, following:
                 case (

@@ -22,6 +22,7 @@ from devicemanager.conformance.written_tests import (
 )
 from tests.conformance.findings import FAULTS, LIMITS, TOGETHER, command, report
 from tests.conformance.matrix import CASES
+from tests.sessions import NO_SUITE_PLUGINS
 
 REASONS = {
     "K01": "WaitTimeout: waited 5 s for any devices",
@@ -39,7 +40,7 @@ def test_faults_are_those_of_the_matrix() -> None:
 
 def run_pytest(directory: Path, text: str) -> str:
     (directory / "test_findings.py").write_text(text)
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA", "--tb=short"]
+    words = [sys.executable, "-m", "pytest", "-q", *NO_SUITE_PLUGINS, "-rA", "--tb=short"]
     done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 

@@ -14,9 +14,9 @@ import pytest
 
 from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import devices
-from tools.bench import chart, reference, report
+from tools.bench import chart, fleet, reference, report
 from tools.bench.__main__ import main
-from tools.bench.model import FULL, SCALES, Measurement, quantile, rows
+from tools.bench.model import FULL, SCALES, Case, Measurement, quantile, rows
 from tools.bench.plugin import RESOURCE, device_list
 from tools.bench.registry import MODULES, BenchmarkFailed, cases, measure, measure_together
 
@@ -47,7 +47,9 @@ def test_case_runs_in_a_separate_process():
     assert_measured(measure("claim-ledger", "tiny"))
 
 
-def test_failed_case_raises_and_shows_its_traceback(capfd):
+def test_failed_case_raises_and_shows_its_traceback(monkeypatch, capfd):
+    # Only this process knows the case.
+    monkeypatch.setattr(fleet, "cases", lambda scale: [Case("no-such-case", list)])
     with pytest.raises(BenchmarkFailed, match="no-such-case failed with exit status 1"):
         measure("no-such-case", "tiny")
     assert "Traceback" in capfd.readouterr().err

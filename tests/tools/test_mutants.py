@@ -1,5 +1,6 @@
 """``python -m tools.mutants``: its mutants, and the tests that it selects for them."""
 
+import functools
 import shutil
 import subprocess
 from pathlib import Path
@@ -319,8 +320,8 @@ def test_select_rejects_a_suite_that_does_not_run(repository, tmp_path):
 
 
 def test_explained_mutants_exist():
+    made = functools.cache(lambda file: [*mutants_of(file, (ROOT / file).read_text())])
     for each in report.read_equivalents():
         file, _, where = each.where.partition(":")
-        mutants = mutants_of(file, (ROOT / file).read_text())
-        assert (where, each.old, each.new) in {(m.where, m.old, m.new) for m in mutants}
+        assert (where, each.old, each.new) in {(m.where, m.old, m.new) for m in made(file)}
         assert each.why

@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 import checkpoint
 import checkpoint.dra
 from devicemanager import MockKubelet, Settings
-from devicemanager.control import ControlServer
 from devicemanager.core.ids import PodUid
 from devicemanager.core.printable import LONGEST, is_printable
 from devicemanager.core.responses import Responses
@@ -141,11 +140,16 @@ def _runtime(root: str, serves: str = "") -> contextlib.AbstractContextManager[N
 def _serving(kubelet: MockKubelet, root: str, serves: str = "") -> Iterator[str | None]:
     """Run the additional server, and yield the URL of good requests, if there are any."""
     target = Target(Path(root))
+    # The servers are imported here: most attacks need none, and their imports take a third of the
+    # start.
     match serves:
         case "control":
+            from devicemanager.control import ControlServer
+
             with ControlServer(kubelet):
                 yield None
         case "http":
+            from devicemanager.control import ControlServer
             from devicemanager.observe.web import HttpServer
 
             with HttpServer(kubelet, "127.0.0.1:0", control=ControlServer(kubelet)):

@@ -1,14 +1,11 @@
-"""List of all benchmark cases, and a process that runs some of them."""
+"""List of all benchmark cases; runs them in new processes."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
-
-import attrs
 
 from tools.bench import (
     admission,
@@ -64,8 +61,12 @@ def measure_together(names: Sequence[str], scale: str) -> dict[str, list[Measure
 
     The cases affect each other's times, so this only shows that they run.
     """
+    homes = {
+        case.name: module.__name__ for module in MODULES for case in module.cases(SCALES[scale])
+    }
     # Use a new process, so that caches, garbage and threads of other cases have no effect.
-    worker = [sys.executable, "-m", "tools.bench.registry", scale, *names]
+    places = [f"{homes[name]}:{name}" for name in names]
+    worker = [sys.executable, "-m", "tools.bench.worker", scale, *places]
     done = subprocess.run(worker, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         raise BenchmarkFailed(
@@ -76,17 +77,3 @@ def measure_together(names: Sequence[str], scale: str) -> dict[str, list[Measure
         name: [Measurement(**each) for each in measured]
         for name, measured in json.loads(done.stdout).items()
     }
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Run the named cases and print their measurements as JSON."""
-    scale, *names = arguments
-    known = {case.name: case for case in cases(SCALES[scale])}
-    measured = {name: [attrs.asdict(each) for each in known[name].run()] for name in names}
-    print(json.dumps(measured), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
-    # Skip the normal shutdown: waiting threads of a case would block it.
-    os._exit(0)

@@ -200,6 +200,10 @@ class CallLog(CallQueries):
             for_pods, others = tail(self._for_pods), tail(self._others)
         return list(merge(for_pods, others, key=attrgetter("number")))
 
+    def _later(self, since: Mark | int) -> list[Call]:
+        # Loops that wait for a call search again and again, so the old calls are not read.
+        return self.later(since.call if isinstance(since, Mark) else since)
+
     def subscribe(self, callback: Callback) -> Callable[[], None]:
         """Call ``callback`` with every later call when it ends, on the thread that made the
         call.
