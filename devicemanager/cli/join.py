@@ -96,10 +96,17 @@ def _run(args: argparse.Namespace) -> int:
         finally:
             display.close()
         if signals.came:
-            display.log.say("leaving", f"leaving: {_LEAVING[args.leave]}")
+            display.log.say("leaving", f"leaving: {leaving(args)}")
     if failures:
         raise failures[0]
     return 0
+
+
+def leaving(args: argparse.Namespace) -> str:
+    """Return what happens to the nodes at the end of the command."""
+    # Adopted Nodes belong to another program, so they are not deleted.
+    is_kept = args.adopt is not None and args.leave == "delete"
+    return _LEAVING["keep" if is_kept else args.leave]
 
 
 def _join(

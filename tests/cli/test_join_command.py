@@ -292,3 +292,17 @@ def test_nodes_of_another_program_are_adopted(apiserver, kubeconfig):
 
         wait_until(is_adopted)
     assert [each["metadata"]["name"] for each in apiserver.all("nodes")] == ["scaled"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ([], "deleting the nodes"),
+        (["--adopt", "pool=gpu"], "keeping the nodes"),
+        (["--adopt", "pool=gpu", "--leave", "shutdown"], "shutting the nodes down"),
+    ],
+)
+def test_leaving_is_announced_as_it_happens(flags, text):
+    parser = argparse.ArgumentParser()
+    join.add(parser.add_subparsers())
+    assert join.leaving(parser.parse_args(["join", *flags])) == text

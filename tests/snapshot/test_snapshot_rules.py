@@ -232,8 +232,8 @@ CASES = {
             cpu_state=cpu_state("static", "0-7", entries=EXCLUSIVE, checksum=0),
         ),
         Kind.CPU_STATE,
-        "the kubelet does not start with cpu_manager_state: CPUs 3 are listed both as exclusive "
-        "and as shared",
+        "the kubelet does not start with cpu_manager_state: CPUs that are both exclusive and "
+        "shared: 3",
     ),
     "cpu-entries-invalid": (
         evolve(cpu_state=cpu_state(entries={"u-train": {"main": 3}})),

@@ -11,7 +11,7 @@ __all__ = ["SHARED_LIMITS", "DriverLimits"]
 
 SHARED_LIMITS = (
     "start_seconds", "recover_seconds", "recover_warn_seconds", "refresh_seconds", "away_seconds",
-    "settle_seconds", "register_delay_seconds",
+    "settle_seconds",
 )  # fmt: skip
 """Limits of plugins that the checks of drivers also use."""
 

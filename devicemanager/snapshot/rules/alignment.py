@@ -58,8 +58,8 @@ def _cpu_problems(node: Node, state: CpuState) -> Iterator[str]:
 
 def _unexpected_cpus(node: Node, state: CpuState) -> Iterator[str]:
     for cpus in state.exclusive:
-        if cpus & state.default:
-            yield f"CPUs {_listed(cpus & state.default)} are listed both as exclusive and as shared"
+        if shared := cpus & state.default:
+            yield f"CPUs that are both exclusive and shared: {_listed(shared)}"
     # The file must contain exactly the CPUs that are online, shared or exclusive.
     machine = node.snapshot.numa
     online = frozenset(cpu for ids in machine.cpus.values() for cpu in ids) if machine else None

@@ -46,13 +46,14 @@ class Peer:
         machine delays as much as what the test waits for.
         """
         for _ in range(self._rounds):
+            missing = None
             try:
                 if found := test():
                     return found
-            except NotFound:
-                pass
+            except NotFound as error:
+                missing = error
             time.sleep(_PAUSE)
-        raise AssertionError(f"{what or test}: not in {self._rounds} rounds")
+        raise AssertionError(f"{what or test}: not in {self._rounds} rounds ({missing or 'found'})")
 
     def create(self, path, value):
         """Create an object in the namespace; retry while its service account does not exist."""
