@@ -47,8 +47,9 @@ test: test-lines
 coverage: $(READY)
 	WIRE_LINE=dev $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term --cov-fail-under=95
 
-# Runs against a real API server; KUBERNETES=1.36.3 selects another release than the newest. In `make test`, the same tests use the fake API server. The
-# explicit rule takes precedence over `test-%`.
+# Runs against a real API server. KUBERNETES=1.36.3 selects another release than the newest. In
+# `make test`, the same tests use the fake API server. The explicit rule takes precedence over
+# `test-%`.
 test-cluster: $(READY)
 	programs=`$(BIN)/python -m tools.cluster.build $(KUBERNETES:%=--kubernetes %)` && \
 		DEVICEMANAGER_CLUSTER_BINARIES=$$programs \
