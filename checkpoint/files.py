@@ -1,8 +1,8 @@
 """File system operations of a store, and the durability of its writes.
 
-:class:`checkpoint.FileStore` changes its directory only through these methods. Tests subclass
-:class:`FileOperations` to record the operations, to replay only the first operations, as after a
-power failure, or to let one operation fail.
+:class:`checkpoint.FileStore` changes its directory only through :class:`FileOperations`. Tests
+subclass it to record the operations, or to let one operation fail. They also replay only the first
+of the recorded operations, to simulate a power failure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The hash function 32-bit FNV-1a, continued from any hash state at the speed of a C library."""
+"""Compute the 32-bit FNV-1a hash with a C library, starting from any hash state."""
 
 # Theory of operation. The C library (fnv-hash-fast) hashes only whole texts, starting from FNV's
 # fixed initial state. A document that changes piece by piece needs two more operations: continue
@@ -85,8 +85,8 @@ def step(state: int, byte: int) -> int:
 
 
 class Effect:
-    """Effect of a text on any hash state. The text is hashed at most once per low byte of a
-    state."""
+    """Effect of a text on any hash state. For all states with the same low byte, the text is hashed
+    only once."""
 
     __slots__ = ("_constants", "_mask", "_parts", "_power")
 

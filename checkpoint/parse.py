@@ -5,11 +5,11 @@ fields have the zero value, and a lone surrogate becomes U+FFFD. Unlike Go, the 
 that are not UTF-8, and duplicate keys in objects that it reads. No kubelet writes these, so they
 show that the file is damaged.
 
-Kubelets up to v1.19 wrote a list of devices without NUMA nodes in each entry. Kubelets from v1.22
-to v1.30 can also read this format, which is called ``v1`` here. Its checksum is computed from a
-text that has the list in place of the map. The type names in this text are those of the newer
-format (``checkpointDataV1.checksum``, pkg/kubelet/cm/devicemanager/checkpoint/checkpointv1.go,
-v1.22).
+Each entry has a map from NUMA nodes to device IDs. Kubelets up to v1.19 wrote a list of device IDs
+in its place. Kubelets from v1.22 to v1.30 can also read this older format, which is called ``v1``
+here. The checksum of a ``v1`` file is computed from a text that has the list in place of the map.
+The type names in this text are those of the newer format (``checkpointDataV1.checksum``,
+pkg/kubelet/cm/devicemanager/checkpoint/checkpointv1.go, v1.22).
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ class Writer:
         self._closed = False
 
     def close(self) -> None:
-        """Wait for the write in progress and reject later writes.
+        """Wait for the write in progress. Calls of ``flush`` that need another write then raise
+        CheckpointWriteError.
 
         A kubelet calls this when it stops: the file then belongs to the next kubelet.
         """
@@ -93,8 +94,8 @@ class Writer:
     def flush(self) -> None:
         """Write to disk everything that was changed before this call.
 
-        If a shared write fails, every caller that waits for this write raises its
-        CheckpointWriteError.
+        Callers can share one write. If it fails, ``flush`` raises its CheckpointWriteError in each
+        of these callers.
         """
         # Read before taking the lock: a write in progress may not contain this caller's change.
         mine = self._next

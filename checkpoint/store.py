@@ -33,10 +33,10 @@ _ASIDE: Final = re.escape(CHECKPOINT_NAME) + r"\.corrupt-[1-9][0-9]*"
 
 
 def is_checkpoint_file(name: str) -> bool:
-    """True if a kubelet must keep the file ``name`` when it clears its directory at start.
+    """True if the mock kubelet keeps the file ``name`` when it clears its directory at start.
 
-    The files to keep are the checkpoint, and damaged checkpoints that :meth:`FileStore.set_aside`
-    has renamed. The real kubelet keeps only the checkpoint. Temporary files are removed.
+    It keeps the checkpoint, and damaged checkpoints that :meth:`FileStore.set_aside` has renamed.
+    It removes temporary files. A real kubelet keeps only the checkpoint.
     """
     return name == CHECKPOINT_NAME or re.fullmatch(_ASIDE, name) is not None
 

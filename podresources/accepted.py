@@ -45,7 +45,7 @@ def disconnect(bound: Path) -> int:
 
 
 class Readers:
-    """Disconnects the clients of a gRPC server that do not read. Thread-safe."""
+    """Watchdog that disconnects clients of a gRPC server if they do not read. Thread-safe."""
 
     def __init__(self, bound: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.bound = bound
@@ -64,8 +64,8 @@ class Readers:
         return _Counting(self, inner)
 
     def count_call(self) -> None:
-        """After 1,024 calls, but at most once a second, search for clients that do not read, on
-        another thread."""
+        """Count a call. After 1,024 calls, but at most once a second, start a thread that searches
+        for clients that do not read, and disconnects them."""
         number = next(self._calls)
         if number - self._searched < _CALLS or self._clock() < self._next:
             return

@@ -85,7 +85,8 @@ class Connection:
             raise self._is_closed() from error
 
     def stream(self, method: str, request: bytes, timeout: float | None) -> Stream:
-        """Call a method with a stream of responses, which ends after ``timeout`` seconds."""
+        """Call a method that returns a stream of responses. The stream ends after ``timeout``
+        seconds; None: no limit."""
         channel = self._channel
         try:
             call: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(method)

@@ -7,8 +7,8 @@ In:   claims, or the bytes of a file of a kubelet since v1.32.
 Out:  the bytes that a kubelet would write, or the claims of a file.
 
 Invariants:
-* Files are equal to the kubelet's, byte for byte. Claims are sorted by namespace and name, while
-  the kubelet's order is random.
+* Files are equal to the kubelet's, byte for byte, except for the order of claims. The kubelet's
+  order is random. Here the caller chooses the order.
 * A damaged file leads to one error with a one-line message.
 
 Where to start reading: ``model``, ``text``, then ``reading``. ``gojson`` has the messages of Go's

@@ -1,4 +1,4 @@
-"""Find claims in a state file that contradict each other."""
+"""Find inconsistent claims in a state file. A kubelet loads such claims without an error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Finding:
 
 
 def inconsistencies(claims: Sequence[ClaimLike] | None) -> tuple[Finding, ...]:
-    """Return the inconsistencies, sorted by kind, then by device or claim."""
+    """Return the inconsistencies, grouped by kind."""
     return tuple(
         each
         for find in (_repeated_claims, _without_pods, _repeated_devices, _shared_devices)

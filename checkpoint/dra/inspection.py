@@ -2,8 +2,8 @@
 
 A kubelet either loads the whole file or does not start. But to repair a node, users need all
 readable contents. If the outer or the inner JSON is damaged, ``inspect`` searches the inner text
-for claims. For an unreadable claim, it reports the names in its text. It never guesses missing
-data.
+for claims. For an unreadable claim, it reports the names that are still readable, such as the name
+of the claim. It never guesses missing data.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The kubelet unmarshals into an object that already contains an empty list and its checksum
 (``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go). A missing field keeps its value in this
-object. So ``{}`` is a valid file, and a file of a kubelet before v1.32 is corrupt.
+object, so ``{}`` is a valid file. A file of a kubelet before v1.32 has no ``Data``, and its
+checksum is not that of an empty list, so it is corrupt.
 
 Unlike Go, the parser rejects bytes that are not UTF-8, and duplicate keys. No kubelet writes
 these.

@@ -7,7 +7,8 @@ Out: responses and watch events, as those of a real API server.
 
 ``FakeApiServer`` (``server``) accepts connections; each request goes through these steps:
 1. ``discovery`` answers the paths ``/api`` and ``/apis``. ``handling`` parses path, query and body
-   of all others (``kinds`` knows the resources and their versions, ``list_options`` the queries).
+   of all other requests. ``kinds`` has the resources and their versions, and ``list_options``
+   parses the queries.
    ``bodies`` decodes JSON, YAML and protobuf (``protobuf``), and checks the types of fields
    (``structure``). Responses are JSON (``encoding``).
 2. ``authorization``: permissions of users, and the Node authorizer for impersonated nodes.

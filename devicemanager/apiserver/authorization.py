@@ -70,7 +70,7 @@ def permissions_of(rules: Iterable[Mapping[str, Sequence[str]]]) -> frozenset[Pe
 
 
 class Permissions:
-    """Permissions that all users have. Records which permissions requests needed.
+    """Permissions that all users have, and a record of the permissions that requests needed.
 
     Thread-safe.
     """
@@ -136,7 +136,8 @@ def node_of(user: str | None) -> str | None:
 def node_may(node: str, verb: str, target: Target, query: Mapping[str, str]) -> bool:
     """True if the Node authorizer allows a request of the node ``node``.
 
-    A node may access only its own Node and Lease, and list only its own pods.
+    The verb must be one that nodes may use for the resource. In addition, a node may access only
+    its own Node object and Lease, and list only its own pods and ResourceSlices.
     """
     plural = target.kind.plural
     if verb not in _NODE_VERBS.get(target.resource, ()):

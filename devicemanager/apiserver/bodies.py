@@ -28,7 +28,9 @@ _LIST: Final = (
 
 
 def parsed(target: Target, method: str, body: bytes, content: str) -> Any:
-    """Return the object in a body, or the steps of a JSON patch; an empty object without a body.
+    """Return the object in a body, or the steps of a JSON patch.
+
+    Return ``{}`` if the body is empty and the method is not POST or PUT.
 
     ``content``: the header ``Content-Type``. Raises StatusError for a body that is not in this
     encoding, and for an unknown encoding.

@@ -1,9 +1,9 @@
 """Claim controller: create claims from templates, and release the claims of finished pods.
 
-The controller releases only claims that the scheduler of this package has allocated: they have a
-finalizer. Tests can allocate claims themselves; the controller does not change these. With
-``is_strict``, the controller also removes the reservations of missing pods from these claims, as
-the controller of a cluster does.
+By default, the controller releases only claims that the scheduler of this package has allocated:
+they have a finalizer. It does not release claims that a test has allocated. With ``is_strict``, it
+removes the reservations of finished and missing pods from all claims, as the controller of a
+cluster does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Minimal controllers: nodes become Ready, Jobs run to completion, orphaned pods are removed.
+"""Minimal controllers: taint nodes that are not ready, run Jobs, and remove orphaned pods.
 
-They do not replace real controllers: the node lifecycle controller reads only conditions and
-leases, and the Job controller only counts pods. The scheduler is in ``scheduler``, and the claim
-controller in ``claim_controller``.
+They do not replace real controllers. The node lifecycle controller reads only conditions and
+leases. The Job controller only creates and counts pods. The scheduler is in ``scheduler``, and the
+claim controller in ``claim_controller``.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class Controllers:
 class NodeLifecycle:
     """Node lifecycle controller: not-ready taints, expired leases, and pods of deleted nodes.
 
-    It ignores the times in Leases. A lease expires if it does not change for the grace period,
-    measured by the controller's clock. Not thread-safe.
+    It ignores the times in Leases. A lease expires if it does not change for ``grace`` seconds of
+    the controller's clock. Not thread-safe.
     """
 
     def __init__(self, grace: float) -> None:
@@ -107,8 +107,8 @@ class NodeLifecycle:
         """Number of times a node became NotReady because its lease expired."""
 
     def reconcile(self, server: FakeApiServer) -> None:
-        """Check the leases, conditions and taints of all nodes, and delete pods of deleted
-        nodes."""
+        """Check the leases, conditions and taints of all nodes. Delete the pods and ResourceSlices
+        of deleted nodes."""
         now = time.monotonic()
         leases = {
             each["metadata"]["name"]: each["spec"]["renewTime"] for each in server.all("leases")

@@ -74,7 +74,8 @@ class StatusError(Exception):
 
 @contextlib.contextmanager
 def as_status() -> Iterator[None]:
-    """Convert any exception in a request to a StatusError, so that each request gets a response.
+    """Convert any exception in the ``with`` block to a StatusError, so that each request gets a
+    response.
 
     A real API server also responds with 500 if its handler panics.
     """

@@ -1,4 +1,4 @@
-"""Files with which a program in a pod finds the API server, and the server's certificate.
+"""Create the files of the in-cluster configuration, and a TLS certificate for the API server.
 
 Programs that support only the in-cluster configuration read ``token``, ``ca.crt`` and ``namespace``
 in /var/run/secrets/kubernetes.io/serviceaccount. They read the address in KUBERNETES_SERVICE_HOST
@@ -33,7 +33,10 @@ class InClusterError(ValueError):
 
 @attrs.frozen
 class InCluster:
-    """Directory with ``token``, ``ca.crt`` and ``namespace``, and the server's TLS context."""
+    """In-cluster configuration: its directory and token, and the TLS context for the server.
+
+    The directory has the files ``token``, ``ca.crt`` and ``namespace``.
+    """
 
     directory: Path
     token: str

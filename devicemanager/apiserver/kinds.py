@@ -134,7 +134,10 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType({kind.plural: kind for kind 
 
 
 class Kinds:
-    """The resource types that a server supports: built-in ones and those of CRDs. Thread-safe."""
+    """Table of the resource types that a server supports: built-in types and those of CRDs.
+
+    Thread-safe.
+    """
 
     def __init__(self, hidden: Iterable[str] = ()) -> None:
         """Create the table.

@@ -49,7 +49,7 @@ _NOT_EPHEMERAL: Final = (
 
 
 def changed_part(target: Target, old: Object, given: Object) -> Object:
-    """Return a pod with the part of ``given`` that a subresource changes.
+    """Return the pod ``old``, with the part that a subresource can change taken from ``given``.
 
     Raises the error 422 for a change that is not allowed.
     """

@@ -101,8 +101,8 @@ def decode(body: bytes) -> dict[str, Any]:
 def encode(value: Mapping[str, Any]) -> bytes:
     """Return the body for an object with ``apiVersion`` and ``kind``.
 
-    Unknown fields are omitted, as by a real API server. Raises ProtobufError if its kind has no
-    message or a field has a wrong type.
+    Unknown fields are omitted, as by a real API server. Raises ProtobufError if the object's kind
+    has no message, or if a field has a wrong type.
     """
     api_version, kind = str(value.get("apiVersion", "")), str(value.get("kind", ""))
     type_ = k8s.DeleteOptions if kind == "DeleteOptions" else _MESSAGES.get((api_version, kind))

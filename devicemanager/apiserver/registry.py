@@ -208,7 +208,7 @@ class Registry:
         """Replace an object with ``change(copy of the object)``, atomically.
 
         If the target is the status subresource, only changes of ``status`` are stored. If the
-        target is a Pod or Node, changes of ``status`` are ignored.
+        target is an object whose kind has this subresource, changes of ``status`` are ignored.
 
         Raises the error 409 if ``version`` is not the object's version, or if ``uid`` is not its
         UID. If ``version`` is None, ``metadata.resourceVersion`` of the result is compared.

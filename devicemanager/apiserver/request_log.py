@@ -103,7 +103,9 @@ class RequestLog:
     def wait_for(
         self, count: int = 1, *, timeout: float = 10.0, **fields: Any
     ) -> list[LoggedRequest]:
-        """Wait until at least ``count`` requests match, and return them.
+        """Wait until the log has at least ``count`` matching requests, and return all of them.
+
+        Requests before this call count, too.
 
         Raises TimeoutError after ``timeout`` seconds.
         """

@@ -55,7 +55,7 @@ class ResourceRules:
         self._compile = compile_
 
     def prepare(self, target: Target, new: Object, old: Mapping[str, Any] | None = None) -> None:
-        """Drop disabled fields of an object and set its defaults.
+        """Drop fields whose feature gate is off from an object, and set the object's defaults.
 
         ``old``: the object that it replaces; None if it is created.
         """
@@ -78,7 +78,10 @@ class ResourceRules:
                 _set_rule_time(spec, (old or {}).get("spec") or {})
 
     def prepare_status(self, target: Target, new: Object, old: Mapping[str, Any]) -> None:
-        """Drop disabled fields of a new status."""
+        """Drop fields whose feature gate is off from a new claim status, and set its defaults.
+
+        Also drop the entries of devices that are no longer allocated.
+        """
         if target.kind.name == "ResourceClaim":
             drop_disabled("ResourceClaim", new, self._gates)
             drop_deallocated(new["status"], old.get("status") or {})

@@ -25,7 +25,7 @@ _FIELDS: Final = {
 
 
 def check_fields(text: str | None, target: Target) -> None:
-    """Check that the API server supports the fields in a field selector of this kind.
+    """Check that the API server supports the field selector ``text`` for the target's kind.
 
     Only kinds of resource.k8s.io are checked. Raises ValueError with the API server's message.
     """

@@ -267,7 +267,9 @@ class FakeApiServer:
     ) -> Object:
         """Replace an object with ``change(copy of the object)``, atomically. Return the new object.
 
-        Raises StatusError if the server rejects it.
+        If the kind has the subresource ``status``, changes of ``status`` are stored only with
+        ``subresource="status"``, and other changes only without it. Raises StatusError if the
+        server rejects the change.
         """
         target = self._target(plural, namespace, name, subresource)
         return self._handler.registry.change(target, change).value

@@ -168,7 +168,10 @@ class AllocatedClaims:
         self.mark_changed(*self.reservations.pods())
 
     def state(self) -> ClaimsState:
-        """Return what the state file stores: allocated claims, and the charges of their devices."""
+        """Return what the state file stores: allocated claims, and the charges of their devices.
+
+        A charge is what a device consumes of its pool's budgets.
+        """
         ledger = self.allocator.ledger.state()
         for allocation in ledger.allocations:
             if allocation.claim not in self._records:
@@ -345,9 +348,9 @@ class AllocatedClaims:
         return tuple([grant.device for grant in allocation.grants]) if allocation else ()
 
     def missing_devices(self, *claims: str) -> MissingDevices:
-        """Return the devices of claims that no pool offers any more, by claim.
+        """Return the allocated devices that no pool offers any more, by claim.
 
-        Without arguments, read all claims.
+        Without arguments, check all claims. Claims without such devices are omitted.
         """
         # Reads the pools, not the inventory: publishing many pools would rebuild the inventory
         # once for each pool.

@@ -71,10 +71,10 @@ class Allocator:
         return self.ledger.allocation(claim) is not None
 
     def submit(self, claim: api.DeviceClaim, *, checked: bool = False) -> None:
-        """Create or replace a claim; ignore its status. ``checked``: True if the claim is valid.
+        """Create or replace a claim; ignore its status.
 
-        Raises InvalidObject for an invalid claim, and ClaimsError if the claim is allocated and its
-        spec would change.
+        ``checked``: True if the caller has already validated the claim. Raises InvalidObject for an
+        invalid claim, and ClaimsError if the claim is allocated and its spec would change.
         """
         old = self._allocated.get(claim.id)
         if old is not None and not old.same_spec(claim):
@@ -139,7 +139,7 @@ class Allocator:
         return tuple([claim.id for claim in found.claims])
 
     def explain(self, ids: Sequence[str], node: str) -> Explanation:
-        """Explain claims on a node: why they have or would get their devices, or do not fit.
+        """Explain which devices claims have or would get on a node, or why they do not fit.
 
         Raises ClaimsError for a claim that can never be allocated.
         """

@@ -1,4 +1,4 @@
-"""Follow a directory of pools, classes, claims and configs.
+"""Watch a directory of files with pools, classes, claims and configs, and apply its objects.
 
 In:  the files of a directory, each time one changes.
 Out: calls to an ``ObjectOwner``: apply new and changed objects, withdraw objects that are no

@@ -75,7 +75,7 @@ class RequestExplanation:
 
 @attrs.frozen
 class Explanation:
-    """Explanation why claims have their devices, would fit together, or do not fit."""
+    """Explanation of claims: the devices that they have or would get, or why they do not fit."""
 
     claims: tuple[str, ...]
     """Names of the claims as ``namespace/name``."""

@@ -60,9 +60,10 @@ class LazyClaims:
         return PodClaims(self._events, node=self._node, admin_namespaces=self._admin_namespaces)
 
     def load(self, file: StateFile) -> None:
-        """Set the state file. If claims were used before, restore their allocations from it.
+        """Set the state file. If it exists, restore the allocations in it.
 
-        See ``PodClaims.load`` for the errors.
+        A file exists if claims were used before the last stop. See ``PodClaims.load`` for the
+        errors.
         """
         with self._lock:
             self._file = file

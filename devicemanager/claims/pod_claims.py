@@ -177,9 +177,9 @@ class PodClaims(ClaimManager):
                 self._caller.must_flush = True
 
     def remove_other_pods(self, pods: Iterable[str]) -> None:
-        """Remove all users of claims except ``pods`` (UIDs).
+        """Remove all pods from the users of claims, except ``pods`` (UIDs).
 
-        Must be called when the kubelet knows all pods.
+        Must be called when the kubelet knows all pods, not earlier.
         """
         with self._lock:
             self._allocated.is_sources_ready = True
@@ -188,7 +188,7 @@ class PodClaims(ClaimManager):
     def flush(self) -> None:
         """Let drivers unprepare devices of released claims, and write pending changes.
 
-        Do nothing if ``remove_pods`` removed no claims in this thread since the last call.
+        Do nothing if this thread has not removed pods with claims since its last call of ``flush``.
         """
         if getattr(self._caller, "must_flush", False):
             self._caller.must_flush = False
@@ -290,7 +290,7 @@ def dynamic_resource(
 ) -> DynamicResource | None:
     """Return the PodResources entry of a claim; None for a claim without devices.
 
-    ``cdi``: the CDI names of each device. Each device is shown with only its own CDI names. The
+    ``cdi``: the CDI names of each device. Each device is shown with only its own CDI names. A real
     kubelet also repeats the names of the preceding devices (``GetDynamicResources``,
     pkg/kubelet/cm/container_manager_linux.go, v1.32).
     """

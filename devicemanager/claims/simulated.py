@@ -39,7 +39,7 @@ _SHELLS = ("1.10.0", "1.8.2")
 
 @attrs.frozen
 class Profile:
-    """Profile of a GPU partition: its size and its charges to the card's budget."""
+    """Profile of a GPU partition: its size, and what it consumes of the card's budget."""
 
     name: str
     memory: str

@@ -99,7 +99,7 @@ class Snapshot:
         return Found(tuple(claims), inventory, allocations)
 
     def explain(self, may_continue: Callable[[], bool] | None = None) -> Explanation:
-        """Explain why the claims have or would get their devices, or do not fit.
+        """Explain which devices the claims have or would get, or why they do not fit.
 
         ``may_continue``: see ``search``. Raises ClaimsError for a claim that can never be
         allocated.

@@ -1,7 +1,8 @@
 """Contents of the state file ``device_claims_state``: allocated claims that survive a restart.
 
-In:  ``ClaimsState``: the allocated claims, their pods, prepared devices and charges. Not
-     stored: pools, classes and pending claims, which are objects of the API.
+In:  ``ClaimsState``: the allocated claims with their pods and prepared devices, and what each
+     device consumes of its pool's budgets (its charge). Not stored: pools, classes and pending
+     claims, which are objects of the API.
 Out: JSON with a version and a CRC-32 of its data. Parsing this text returns the state or raises
      StateCorrupt.
 """

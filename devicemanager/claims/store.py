@@ -19,7 +19,11 @@ from devicemanager.claims.v1alpha1.resolve import Constraints
 
 
 class ObjectStore:
-    """Store of pools, classes, claims and config objects by name. Not thread-safe."""
+    """Store of pools, classes, claims and config objects by name. Not thread-safe.
+
+    Methods that store an object validate it first, unless ``checked`` is True. Pass True if the
+    object is already validated.
+    """
 
     def __init__(self) -> None:
         self._pools: dict[str, api.DevicePool] = {}

@@ -49,8 +49,11 @@ def check(args: argparse.Namespace) -> None:
 def apply(
     args: argparse.Namespace, settings: Settings, stack: contextlib.ExitStack
 ) -> tuple[Settings, ApiNode | None]:
-    """Start the API server if ``--api-server`` is set. Return the kubelet's settings, and the API
-    server's node or None."""
+    """Return the settings for a kubelet that uses the API server of the flags, if any.
+
+    If ``--api-server`` is set, start an API server and also return its ``ApiNode``. Otherwise the
+    second value is None.
+    """
     if args.kubeconfig:
         import attrs
 

@@ -24,8 +24,9 @@ __all__ = ["chosen_checks", "known_ids", "program_of", "report_unused_hooks"]
 
 
 def chosen_checks(args: argparse.Namespace, suite: Suite | None = None) -> Sequence[Check]:
-    """Return the checks of ``--only`` and ``--skip``. Without a suite, the options decide whether
-    the checks of plugins or of drivers are returned. Raises CheckError for an unknown name."""
+    """Return the checks that ``--only`` and ``--skip`` select. Without a suite, the options decide
+    whether the checks of plugins or of drivers are returned. Raises CheckError for an unknown
+    name."""
     from devicemanager.conformance.registry import selected
     from devicemanager.conformance.suite import PLUGINS
 

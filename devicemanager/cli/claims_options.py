@@ -101,6 +101,9 @@ def load(args: argparse.Namespace) -> OfflineClaims:
 def load_of_pods(args: argparse.Namespace, manifests: Sequence[str]) -> OfflineClaims | OfflineDra:
     """Return the claims that the options name: ResourceClaims of DRA, or structured claims.
 
+    If the files of ``--claims`` have objects of resource.k8s.io, return ResourceClaims. In this
+    case, also read the objects in ``manifests``, the manifests of the pods.
+
     Raises CommandError and ClaimsError.
     """
     from devicemanager.cli.offline_dra import OfflineDra, has_dra_objects

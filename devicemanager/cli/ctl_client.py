@@ -163,7 +163,7 @@ def _pod(pods: Sequence[PodInfo], advice: str, name: str) -> PodInfo:
 
 
 def data(shape: Any) -> Any:
-    """Return a shape as dicts, lists and plain values."""
+    """Return an object of the control API (``control.shapes``) as dicts, lists and plain values."""
     return msgspec.to_builtins(shape, enc_hook=str)
 
 

@@ -1,4 +1,4 @@
-"""Lists of ``devicemanager ctl``: printed as a table or as data, or followed with ``-w``."""
+"""Lists of ``devicemanager ctl``: printed as a table or as data, or watched with ``-w``."""
 
 from __future__ import annotations
 

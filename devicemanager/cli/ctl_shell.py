@@ -1,5 +1,5 @@
-"""``devicemanager ctl shell`` and ``ctl oci``: run a command as a container of a pod, or write its
-OCI bundle."""
+"""``devicemanager ctl shell`` and ``ctl oci``: run a command with what a container gets, or write
+the container's OCI bundle."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ def objects(args: argparse.Namespace, plural: str) -> list[Object]:
 
 
 def has_files(args: argparse.Namespace) -> bool:
-    """True if the objects are those of files. Raises CommandError if there are other sources."""
+    """True if the objects are those of files. Raises CommandError if the arguments select files and
+    another source."""
     for name in ("kubeconfig", "control"):
         if args.paths and getattr(args, name):
             raise CommandError(f"--{name} and files exclude each other: give one of them")

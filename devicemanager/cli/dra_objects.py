@@ -89,9 +89,10 @@ class DraObjects:
         raise CommandError(f"unknown pod {name!r}: the objects have the pods {known}")
 
     def node(self, name: str | None) -> Node:
-        """Return the node with a name; None means the only node that the objects name.
+        """Return the node ``name``; if it is None, the only node that the objects name.
 
-        Raises CommandError for an unknown node, and if there are several.
+        A node without a Node object has only a name. Raises CommandError if ``name`` is None and
+        the objects name no node or several.
         """
         from devicemanager.claims.dra import Node
 

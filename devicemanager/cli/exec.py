@@ -1,4 +1,4 @@
-"""``devicemanager exec``: run a plugin with hard-coded paths in a mock kubelet's directory."""
+"""``devicemanager exec``: run a plugin on a mock kubelet, although its paths are hard-coded."""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ _WITHOUT_ENGINE: Final = "-event_engine_client,-event_engine_listener"
 def use_calling_threads() -> None:
     """Import gRPC so that the calling threads do its I/O, without gRPC's event engine.
 
-    With the engine, each call wakes two other threads. gRPC reads ``GRPC_EXPERIMENTS`` once, at its
-    import. The variable is removed again, so that programs that the command starts do not inherit
-    it. If the user has set the variable, or if gRPC is already imported, nothing changes.
+    With the engine, each call wakes two other threads. To disable the engine, set
+    ``GRPC_EXPERIMENTS`` during the import: gRPC reads the variable only then. Afterwards remove it,
+    so that programs that the command starts do not inherit it. If the user has set the variable, or
+    if gRPC is already imported, do nothing.
     """
     if _VARIABLE in os.environ or loaded("grpc") is not None:
         return

@@ -409,7 +409,10 @@ def _check_adoption(args: argparse.Namespace, fleet: Fleet | None) -> None:
 
 
 def adopt(args: argparse.Namespace, cluster: Cluster) -> None:
-    """Run a node for each Node with the labels of --adopt, from now on. Raises CommandError."""
+    """Run a node for each Node with the labels of --adopt, also for Nodes that are created later.
+
+    Raises CommandError.
+    """
     simulate, settings = _devices(args)
     cluster.adopt(
         args.adopt,

@@ -39,7 +39,10 @@ def driver_option(text: str) -> tuple[str, tuple[int | None, ...]]:
 
 
 def layouts(args: argparse.Namespace) -> tuple[DriverLayout, ...]:
-    """Return the layouts of the nodes' simulated DRA drivers. Raises CommandError."""
+    """Return a ``DriverLayout`` for each simulated DRA driver: its devices on a node.
+
+    Raises CommandError.
+    """
     if not args.simulate_driver and not args.slices:
         return ()
     # Imported here, because most commands have no drivers.
@@ -55,7 +58,10 @@ def layouts(args: argparse.Namespace) -> tuple[DriverLayout, ...]:
 
 
 def recorded_layouts(file: str) -> tuple[DriverLayout, ...]:
-    """Return the layouts of the drivers whose ResourceSlices are in a file. Raises CommandError."""
+    """Return a ``DriverLayout`` for each driver whose ResourceSlices are in a file.
+
+    Raises CommandError.
+    """
     from devicemanager.apiserver.conversion import to_stored
     from devicemanager.apiserver.kinds import KINDS, Kinds
     from devicemanager.apiserver.offline import check_objects

@@ -57,8 +57,11 @@ def live_view(
     lines: LogLines | None = None,
     about: Sequence[str] = (),
 ) -> LiveView:
-    """Return a live view for the terminal, without starting it. ``get_view`` returns the current
-    view of the node, and ``ended`` is called when the live view ends."""
+    """Return a live view for the terminal, without starting it.
+
+    ``get_view`` returns the current view of the node. ``ended`` is called when the live view ends,
+    with the error that ended it, or None.
+    """
     from devicemanager.observe.terminal.live import LiveView, glyphs_for
     from devicemanager.observe.terminal.session import standard_terminal
 

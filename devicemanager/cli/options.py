@@ -30,7 +30,10 @@ def not_installed(error: ModuleNotFoundError, extra: str) -> str:
 
 @contextlib.contextmanager
 def needs_extra(name: str, extra: str) -> Iterator[None]:
-    """Import the modules of the command ``name``. Raises CommandError if the extra is missing."""
+    """Run the ``with`` block, which imports the modules of the command ``name``.
+
+    Raises CommandError if a module is not installed. The error names the extra to install.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
@@ -39,9 +42,10 @@ def needs_extra(name: str, extra: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def rejected_server(flag: str) -> Iterator[None]:
-    """Convert errors from creating the server of ``--control`` or ``--http`` to CommandError.
+    """Convert errors of the ``with`` block, which creates a server, to CommandError.
 
-    The extra that the server needs has the same name as the flag.
+    ``flag``: the flag of the server, ``control`` or ``http``. The extra that the server needs has
+    the same name.
     """
     try:
         yield

@@ -43,7 +43,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def print_yaml(value: object) -> None:
-    """Print a value as YAML, in the order of its fields. No character controls the terminal."""
+    """Print a value as YAML, in the order of its fields. Control characters are escaped."""
     import yaml  # slow to import
 
     text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)

@@ -50,9 +50,11 @@ def add(subparsers: Subparsers) -> None:
 
 
 def add_steps(parser: argparse.ArgumentParser, repeat: int) -> None:
-    """Add the options for the steps, which are stored in ``args.steps``, and for the orders.
+    """Add the options for the steps, and ``--repeat`` and ``--seed``.
 
-    ``repeat`` is the default of ``--repeat``.
+    The steps are stored in ``args.steps``. ``--repeat`` and ``--seed`` select the sample of orders
+    in which plugins and pods return after a kubelet start. ``repeat`` is the default of
+    ``--repeat``.
     """
     steps = parser.add_argument_group("steps")
     _add_step(steps, "--restart", "restart the kubelet", _restart)

@@ -100,7 +100,9 @@ def settings_from(
 ) -> Settings:
     """Return the settings for the flags.
 
-    ``nodes`` are the NUMA nodes of the devices. ``machine`` is used if ``--numa`` is missing.
+    The NUMA nodes are those of ``--numa``. Without this flag, they are those of ``machine``.
+    Without both, they are all nodes up to the highest in ``nodes``, the NUMA nodes of the devices.
+
     Raises CommandError, NumaError and NumaTopologyError for an invalid machine, and
     TopologyConfigError for policy options that the kubelet would reject.
     """

@@ -66,7 +66,7 @@ class OpenStreams:
 
     @contextlib.contextmanager
     def followed(self, connection: Connection) -> Iterator[None]:
-        """Make ``close`` end this connection, until the ``with`` block ends.
+        """Let ``close`` end this connection while the ``with`` block runs.
 
         Raises ClientClosing after ``close``.
         """
@@ -205,10 +205,10 @@ class ApiClient:
         patch: Patch | None = None,
         user: str | None = None,
     ) -> JsonObject:
-        """Send a request once and return the object in the response.
+        """Send a request and return the object in the response; retry only after 401.
 
-        Raises Unavailable for failures after which ``request`` would retry, and ApiError for
-        other errors. After 401, the credentials are read again and the request is sent again.
+        After 401, the credentials are read again, and the request is sent once more. Raises
+        Unavailable for failures after which ``request`` would retry, and ApiError for other errors.
         """
         # The credentials of this attempt, because another thread can replace them at any time.
         credentials = self._credentials
@@ -281,7 +281,7 @@ class ApiClient:
         user: str | None = None,
         streams: OpenStreams | None = None,
     ) -> Iterator[Iterator[bytes]]:
-        """Open a stream and return an iterator over its lines.
+        """Open a stream for the ``with`` block. Yield an iterator over the lines of the stream.
 
         ``close`` and ``streams.close`` end the stream. Raises the errors of ``attempt``, also while
         lines are read, and Unavailable after ``silence`` seconds without a byte.

@@ -1,7 +1,8 @@
-"""HTTP/1.1 requests, each as one write, on connections that urllib3 opens with TLS and proxies.
+"""HTTP/1.1 requests on connections that urllib3 opens, with TLS and through proxies.
 
-The requests of urllib3 itself would take three times the CPU time, and a process with a thousand
-nodes renews a hundred leases per second. A connection carries one request at a time.
+Each request is sent in one write, and a connection carries one request at a time. This takes a
+third of the CPU time of urllib3's own requests. The CPU time matters, because a process with a
+thousand nodes renews a hundred leases per second.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MAX_SHOWN: Final = 80
 
 
 class Response:
-    """Status and headers of a response, with its body. The body is read once."""
+    """Status and headers of a response, with its body. The body can be read only once."""
 
     __slots__ = ("chunks", "headers", "status")
 
@@ -48,7 +49,7 @@ class Response:
 
 
 class Connection:
-    """Open connection to a server. One thread uses it; any thread can call ``shutdown``."""
+    """An open connection to a server. One thread uses it; any thread can call ``shutdown``."""
 
     def __init__(self, server: Server, silence: float) -> None:
         """Connect. ``silence`` is the longest time in seconds without a byte from the server.
@@ -153,7 +154,7 @@ class Connection:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the connection. The thread that uses it calls this."""
+        """Close the connection. Only the thread that uses it may call this; see ``shutdown``."""
         self._file.close()
         self._socket.close()
 

@@ -1,7 +1,8 @@
 """Address and credentials of the API server, from a kubeconfig or the pod's service account.
 
 The Python package ``kubernetes`` reads them. It also runs exec plugins and renews tokens. This
-module uses only attributes of its class ``Configuration`` that all releases from 29 on have.
+module uses only attributes of the package's class ``Configuration`` that all releases from 29 on
+have.
 """
 
 from __future__ import annotations

@@ -89,5 +89,5 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 def api_error(code: int, reason: str, message: str, method: str, path: str) -> ApiError:
-    """Return the error for an HTTP status code, of the class for this code."""
+    """Return an error of the class that belongs to the HTTP status code ``code``."""
     return _BY_CODE.get(code, ApiError)(code, reason, message, method, path)

@@ -4,8 +4,8 @@ Leases are ordered by deadline. A few threads renew them, on connections that on
 that a burst of pods cannot delay a heartbeat.
 
 One thread at a time is the watcher: it waits for the next deadline. When a lease is due, the
-watcher wakes another thread, which becomes the watcher, and then renews the lease itself. It also
-renews the leases that are due soon, so that most deadlines wake no thread at all.
+watcher makes another thread the watcher. Then it renews the lease itself. It also renews the leases
+that are due soon, so that most deadlines wake no thread at all.
 """
 
 from __future__ import annotations

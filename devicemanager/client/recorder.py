@@ -86,7 +86,7 @@ class _Written:
 class EventRecorder:
     """Writer of the Kubernetes events of one node.
 
-    Thread-safe for calls about different objects.
+    Thread-safe, except that only one thread at a time may record events about the same object.
     """
 
     # Plain dicts, because an OrderedDict takes three times as much memory and every node has

@@ -3,14 +3,14 @@
 How a watch ends, and what the reflector does then:
 * Normally, after 5 to 10 minutes: watch again from the last resource version.
 * 410 Gone, as a response or as an ERROR event: relist.
-* A broken connection or another error: back off, call ``is_same``, then watch again, or relist if
-  the server lost its data.
+* A broken connection or another error: back off. Then relist if the server has lost its data
+  (``is_same`` returns False); otherwise watch again.
 * An exception of the sink, which is a bug: log it and relist, because the sink may have missed an
   event.
 
 One difference from client-go: the LIST reads pages from etcd, and client-go reads the whole list
-from the server's watch cache. With pages, both sides store the text of one page at a time, not of
-a list of thousands of pods.
+from the server's watch cache. With pages, client and server store the text of one page at a time,
+not of a list of thousands of pods.
 """
 
 from __future__ import annotations

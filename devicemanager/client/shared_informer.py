@@ -206,12 +206,18 @@ class NodeInformer:
             return next(((name, node.uid) for name, node in self._nodes.items()), None)
 
     def begin_list(self) -> None:
-        """Record which nodes have joined before a LIST starts."""
+        """Record the nodes that have joined so far.
+
+        ``replace`` treats only these nodes as deleted if they are missing from the LIST.
+        """
         with self._lock:
             self._before_list = set(self._nodes)
 
     def replace(self, objects: list[JsonObject]) -> None:
-        """Pass a LIST of all Nodes to their handlers; a missing Node was deleted."""
+        """Pass each Node of a LIST to its handler.
+
+        A missing Node was deleted, unless it joined after the LIST began.
+        """
         found = {each["metadata"]["name"]: each for each in objects}
         with self._lock:
             for name, node in list(self._nodes.items()):

@@ -91,9 +91,10 @@ class SharedWatches:
                 self._threads.append(reflector.start())
 
     def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
-        """Deliver the Node object and the pods of a node that has joined.
+        """Start to deliver the Node object of a node that has joined to ``node``, and its pods to
+        ``pods``.
 
-        Raises ApiError if a LIST of its pods fails.
+        Raises ApiError if a LIST of the node's pods fails.
         """
         self._nodes.add_handler(name, node)
         for witness in self._witnesses:

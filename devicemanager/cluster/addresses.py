@@ -1,7 +1,7 @@
 """Addresses of pods. They are fake: no container listens there.
 
-Each node takes addresses from its own part of the range, so processes that run nodes of one prefix
-do not use each other's addresses.
+Each node first takes the addresses in its own part of the range. So processes that share the nodes
+of one name prefix do not use the same addresses.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class PodAddresses:
     def allocate(self, wanted: str = "") -> str:
         """Return ``wanted`` if it is free, or else another free address.
 
-        Use the range of other nodes if the node's part has no free address. If the whole range has
-        none, return an address that another pod has, too.
+        Use the parts of other nodes if the node's own part has no free address. If the whole range
+        has none, return an address that another pod already has.
         """
         with self._pool.lock:
             if not wanted or wanted in self._pool.used:

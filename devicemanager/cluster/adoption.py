@@ -1,8 +1,10 @@
-"""Adoption: nodes run for Node objects that another program creates, such as an autoscaler.
+"""Adoption: run a virtual node for each Node that another program, such as an autoscaler, creates.
 
-In:  Node objects with a label, as they appear on the API server.
-Out: calls of ``adopt`` with each new Node. A Node that is deleted leaves by itself
-     (``ClusterNode``), and a new Node with its name is adopted again.
+In:  Node objects that match a label selector, as they appear on the API server.
+Out: calls of ``adopt`` with each new Node.
+
+If a Node is deleted, its ``ClusterNode`` leaves without a call from here. A new Node with the same
+name is adopted again.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Adoption:
         )
 
     def start(self) -> threading.Thread:
-        """Start the watch; it ends with the API client."""
+        """Start the watch; it ends when the API client is closed."""
         return self._reflector.start()
 
     def begin_list(self) -> None:

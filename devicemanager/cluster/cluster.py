@@ -225,7 +225,7 @@ class Cluster:
         return self.join_specs(specs, shard)
 
     def join_specs(self, specs: NodeSpecs, shard: Shard | None = None) -> list[ClusterNode]:
-        """Add the nodes of ``specs``. Callers run ``check`` first.
+        """Add the nodes of ``specs``. Call ``check`` first.
 
         With ``shard``, add only the nodes of this shard. Raises ClusterError if any node cannot
         join; the nodes that can join stay in the cluster.
@@ -249,8 +249,10 @@ class Cluster:
         return nodes
 
     def scale(self, kind: str, count: int) -> None:
-        """Change the number of nodes of a kind: add nodes, or let those with the highest numbers
-        leave. Nodes of the kind that have left are added again. Blocks.
+        """Set the number of nodes of a kind to ``count``. Blocks.
+
+        Nodes with the highest numbers leave if there are too many. Then missing nodes are added,
+        also those that left earlier for another reason.
 
         Raises RequestError for an unknown kind or an invalid number, and if nodes cannot join.
         """
@@ -418,11 +420,11 @@ class Cluster:
         options: NodeOptions | None = None,
         behaviour: ContainerBehaviour | None = None,
     ) -> None:
-        """Run a node for each Node object with these labels, now and later; return immediately.
+        """Run a node for each Node that matches ``selector``, now and later; return immediately.
 
         ``selector`` is a label selector, such as ``karpenter.sh/nodepool=gpu``. Another program
-        creates and deletes the Nodes: they are kept when the cluster is closed. A Node keeps its
-        capacity of native resources. For resources that it lacks, ``options.amounts`` is used.
+        creates and deletes the Nodes: ``close`` keeps them. A Node keeps its capacity of native
+        resources. For resources that it lacks, ``options.amounts`` is used.
         KWOK's annotations of a Node, such as ``kwok.x-k8s.io/dra-gpu``, add DRA drivers.
         """
         numbers = count()

@@ -1,4 +1,4 @@
-"""Simulated behaviour of containers: when they start and exit, because they do not really run."""
+"""Simulated behaviour of containers: when they start and exit. No container really runs."""
 
 from __future__ import annotations
 

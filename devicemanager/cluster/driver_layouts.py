@@ -66,7 +66,11 @@ class DriverLayout:
         unhealthy: Collection[str] = (),
         lost: Collection[str] = (),
     ) -> Iterator[JsonObject]:
-        """Yield ``spec`` of each slice of a node, in a version of the API."""
+        """Yield ``spec`` of each slice of a node, in the form of the API version ``version``.
+
+        ``unhealthy`` and ``lost`` are names of devices. Unhealthy devices get a taint; lost devices
+        are omitted.
+        """
         for pool in self._pools(version):
             head = {
                 "driver": self.driver,

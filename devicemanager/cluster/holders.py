@@ -30,7 +30,7 @@ def check_holders(
 ) -> None:
     """Raise ClusterError if another process runs one of these nodes.
 
-    With ``as_nodes``, each lease is read as its node. ``now`` is the time in seconds since the
+    With ``as_nodes``, each request impersonates its node. ``now`` is the time in seconds since the
     epoch; None for the current time. Raises ApiError if a lease cannot be read.
     """
     names = sorted(nodes)

@@ -33,7 +33,7 @@ class ServerFeatures:
         self._warned: set[str] = set()
 
     def warn_once(self, warn: Warn, text: str) -> None:
-        """Show a warning that concerns all nodes, unless one of them has shown it."""
+        """Show a warning that concerns all nodes, unless the same text was already shown."""
         if text not in self._warned:
             self._warned.add(text)
             warn(text)

@@ -1,4 +1,8 @@
-"""Specifications of nodes that are going to join: names, kubelets, addresses."""
+"""Specifications of nodes that are going to join: names, kubelets, addresses.
+
+A *kind* is a group of nodes with the same devices and options. A node has an *index* within its
+kind, and a *number* among the nodes of all kinds.
+"""
 
 from __future__ import annotations
 
@@ -55,14 +59,14 @@ _ONLY_KIND: Final = Numbering()
 
 @attrs.frozen
 class NodeSpecs:
-    """Specification of nodes with the numbers 0, 1 and so on.
+    """Specification of the nodes of one kind, with the indexes 0, 1 and so on.
 
-    It has functions that create and dispose of their kubelets.
+    It has functions that create the kubelets of these nodes and dispose of them.
     """
 
     names: Sequence[str]
     make: Callable[[int], NodeKubelet]
-    """Function that creates the kubelet of a node; called with its number when the node joins."""
+    """Function that creates the kubelet of a node; called with the node's index when it joins."""
     end: Callable[[NodeKubelet], None]
     """Function that disposes of a kubelet; called when its node has left."""
     options: NodeOptions
@@ -115,8 +119,8 @@ class NodeSpecs:
         The first ``full`` nodes have a ``MockKubelet`` in ``ROOT/node-0`` and so on, with the
         devices of plugins that register with it. Their DRA managers get ResourceClaims from the
         cluster in ``kubeconfig``. All other nodes are in-memory nodes with the simulated devices.
-        ``names`` replaces the names. The number of nodes of a ``kind`` can be 0. Raises
-        ClusterError for a number out of range.
+        ``names`` replaces the names ``PREFIX-0`` and so on. ``count`` can be 0 only with a
+        ``kind``. Raises ClusterError if ``count`` or ``full`` is out of range.
         """
         _check_count(count, 0 if kind else 1)
         given, names = names, names or _names(prefix, count)
@@ -184,27 +188,27 @@ class NodeSpecs:
         )
 
     def resized(self, count: int) -> Self:
-        """Return the specification of another number of nodes of this kind. Raises ClusterError if
-        the number is out of range."""
+        """Return a copy for ``count`` nodes of this kind. Raises ClusterError if ``count`` is out
+        of range."""
         _check_count(count, 0)
         return attrs.evolve(self, names=_names(self.prefix, count))
 
     @property
     def indexes(self) -> range:
-        """The numbers of all nodes."""
+        """The indexes of all nodes of this kind."""
         return range(len(self.names))
 
     def number(self, index: int) -> int:
-        """Return the number of a node of this kind among the nodes of all kinds."""
+        """Return the number, among the nodes of all kinds, of the node with this index."""
         return self.numbering.first + self.numbering.step * index
 
     @property
     def total(self) -> int:
-        """Number of parts of the range of pod addresses."""
+        """Number of parts into which the range of pod addresses is divided."""
         return max(1, self.numbering.total or len(self.names))
 
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
-        """Return the options of the node with this number, including its address.
+        """Return the options of the node with this index, including its address.
 
         If ``options`` has no address, the function ``address`` provides it.
         """

@@ -5,16 +5,17 @@ With Leases, several processes can try to take a free shard. Each writes the Lea
 that it has read, so only the first write succeeds. The processes communicate only through the API
 server.
 
-Each process also holds a Lease as a member (``Membership``). The part of each process is the number
-of shards divided by the number of members. A process that has more gives shards back, one at a
-time. So shards are spread evenly, regardless of which process started first.
+Each process also holds a Lease that makes it a member of the group of processes (``Membership``).
+The part of each process is the number of shards divided by the number of members, rounded up. A
+process with more shards than its part gives shards back, one at a time. So shards are spread
+evenly, regardless of which process started first.
 
 A process takes a shard if its Lease is free (``SharedLease``). The holder gives up the shard
 ``GIVE_UP`` seconds after its last renewal, which is before the Lease expires. So it stops all
 writes for the shard before another process can take it.
 
-``step`` and ``expire`` run on separate threads, because a request in ``step`` that hangs must not
-delay ``expire``.
+``ShardLeases.step`` and ``ShardLeases.expire`` run on separate threads, because a request in
+``step`` that hangs must not delay ``expire``.
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ class ShardLeases:
             self._stopping.wait(INTERVAL)
 
     def step(self) -> None:
-        """Renew the Leases that are due, and take or give back shards until this process has its
-        part."""
+        """Renew the Leases that are due. Then take free shards until this process has its part, or
+        give back one shard if it has more."""
         for number in sorted(self.held):
             if self._leases[number].is_due():
                 self._renew(number)

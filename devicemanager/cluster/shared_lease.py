@@ -102,7 +102,10 @@ class SharedLease:
         self.holder, self.renewed, self._spec = self._identity, began, ""
 
     def forget(self) -> None:
-        """Make the next write create the Lease, because another client has deleted or taken it."""
+        """Forget the stored version, because another client has deleted or taken the Lease.
+
+        Until the next ``read``, ``write`` tries to create the Lease.
+        """
         self._version = None
 
 

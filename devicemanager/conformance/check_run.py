@@ -54,7 +54,8 @@ class CheckRun(SuiteRun):
         """Wait until the plugin has had time to set up its watches and signal handlers.
 
         Many plugins do so only after their registration. A check calls this method before it
-        disturbs the plugin. Otherwise the verdict would depend on a race that no node has.
+        disturbs the plugin. Otherwise the verdict would depend on a race that does not occur on
+        nodes.
         """
         time.sleep(max(0.0, self._set_up_at - time.monotonic()))
 
@@ -72,16 +73,16 @@ class CheckRun(SuiteRun):
     def break_device(self, id_: str, when: str = "") -> float:
         """Run the hook break-device, and wait for a device list in which ``id_`` is not healthy.
 
-        Return the seconds until this list. Raises Failed after ``refresh_seconds``; ``when`` ends
-        the error text.
+        Return the seconds until this list. Raises Failed after ``refresh_seconds``. ``when``
+        follows the name of the device in the error text, such as " for the second time".
         """
         return self._change("break-device", id_, False, when)
 
     def recover_device(self, id_: str, when: str = "") -> float:
         """Run the hook recover-device, and wait for a device list in which ``id_`` is healthy.
 
-        Return the seconds until this list. Raises Failed after ``refresh_seconds``; ``when`` ends
-        the error text.
+        Return the seconds until this list. Raises Failed after ``refresh_seconds``. ``when``
+        follows the name of the device in the error text, such as " for the second time".
         """
         return self._change("recover-device", id_, True, when)
 
@@ -102,9 +103,12 @@ class CheckRun(SuiteRun):
             raise Failed(self.silence_since(since, after) or str(failed)) from None
 
     def silence_since(self, since: Mark, after: str) -> str:
-        """Return a text for a plugin that has sent no device list of the first resource for
-        ``refresh_seconds`` since the mark. Empty if there is a list. ``after`` names the change
-        that a list must show."""
+        """Return an error text if the plugin has sent no device list of the first resource since
+        the mark; empty if it has sent one.
+
+        Call it ``refresh_seconds`` after the mark. ``after`` names the change that a list must
+        show.
+        """
         if self.observed.lists(self.resource, since):
             return ""
         within = f"within {self.limits.refresh_seconds:g} s after {after}"
@@ -303,8 +307,8 @@ class CheckRun(SuiteRun):
 
     @property
     def silence(self) -> str:
-        """Text for a plugin that has not called Register: the socket to call, and how to configure
-        it."""
+        """Error text for a plugin that has not called Register: the socket of the kubelet, and how
+        to configure the plugin."""
         return (
             f"nothing called Register at {self.kubelet.plugin_socket}; "
             f"{self.plugin.under_test.advice}"

@@ -64,7 +64,7 @@ def _lost(text: str) -> CallFailed:
 
 
 class ListStream:
-    """Open ListAndWatch stream of a plugin."""
+    """An open ListAndWatch stream of a plugin."""
 
     def __init__(self, call: Any) -> None:
         self._call = call

@@ -58,9 +58,11 @@ class Hardware:
         return any((self.dev, self.sys, self.cdi))
 
     def in_place_of(self, path: str) -> tuple[str, Path | None]:
-        """Return the option that declares the hardware at ``path``, such as ``dev`` for a path
-        below ``/dev``, and its directory; None if it is not declared. The option is empty if there
-        is none for the path."""
+        """Return the name of the option for hardware at ``path``, and the declared directory.
+
+        For a path below ``/dev``, the option is ``dev``. The directory is None if the user has not
+        set the option. If no option applies to the path, the name is empty and the directory None.
+        """
         place = PurePosixPath(posixpath.normpath(path))
         if any(place.is_relative_to(each) for each in _NO_HARDWARE):
             return "", None

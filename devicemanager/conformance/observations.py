@@ -140,8 +140,8 @@ class Observations:
         )
 
     def other_files(self) -> dict[str, tuple[int, int, int]]:
-        """Return device, inode and size, by name, of the files in the plugin directory that are not
-        sockets of the plugin.
+        """Return device number, inode and size of each file in the plugin directory that is not a
+        socket of the plugin, by file name.
 
         The checkpoint is left out, because the kubelet writes it after each device list.
         """
@@ -173,7 +173,7 @@ class Timeline:
         self._old_lines = {process: len(process.output()) for process in processes}
 
     def step(self, text: str, time: float | None = None) -> None:
-        """Add a line about what the suite does now, or has noticed about an earlier time."""
+        """Add a line about what the suite does now, or noticed about the earlier time ``time``."""
         time = self._kubelet.clock.time() if time is None else time
         self._steps.append(self._line(time, "suite", printable(text)))
 

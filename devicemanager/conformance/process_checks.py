@@ -107,13 +107,13 @@ class ThreadTime:
 
     cpu: float
     waited: float
-    """Time in which the thread was ready to run and had no core."""
+    """Time in which the thread was ready to run and had no CPU core."""
 
 
 def thread_times(pid: int) -> Mapping[int, ThreadTime]:
     """Return the times of the threads of a process and its descendants, by thread ID.
 
-    Returns nothing if the kernel does not record them.
+    Returns an empty mapping if the kernel does not record the times.
     """
     return {id_: time for process in _family(pid) for id_, time in _threads_of(process.pid)}
 
@@ -154,10 +154,10 @@ def is_go(pid: int) -> bool:
 
 
 def goroutines_in(lines: list[str], method: str) -> int | None:
-    """Return the number of goroutines that are in ``method``. None if ``lines`` are not the output
-    of a Go program.
+    """Return the number of goroutines with ``method`` on their stack; None if ``lines`` are not the
+    output of a Go program.
 
-    ``lines`` have the stacks that a Go program prints on SIGABRT.
+    ``lines`` are the stacks that a Go program prints on SIGABRT.
     """
     if not any(line.startswith("goroutine ") for line in lines):
         return None

@@ -176,7 +176,10 @@ def builtin(run: CheckFunction) -> Check:
 
 
 def described(table: Path, run: Callable[[Any], str | None]) -> Check:
-    """Return a check: the function ``run``, and the row of the file ``table`` with its name."""
+    """Return the check with the function ``run``, described by a row of the file ``table``.
+
+    The row has the name of the function, in upper case, as its key.
+    """
     # The row is found by the function's name, so that row and function do not repeat each other.
     id_ = run.__name__.upper()
     row = dict(rows(table)[id_])

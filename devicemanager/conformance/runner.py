@@ -27,7 +27,8 @@ Some cases need care:
 * On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
   again on a new stage, and only that result counts. After a failure, the next check gets a new
   stage, too.
-* A check that passes while the plugin exits has not passed (``_judge``).
+* On the shared stage of scene REGISTERED, no check stops the plugin. If the plugin exits there, the
+  check fails, even if its function returns normally (``_judge_one``).
 * The plugin's command may not exist. Some checks expect that the plugin exits, and exit status 127
   would satisfy them. Therefore, after exit status 127, the plugin is started normally. If it exits
   with 127 again, the run ends with an error (``_check_command``).
@@ -654,8 +655,9 @@ def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
 def in_order(checks: Sequence[Check]) -> list[Check]:
     """Return the checks of lanes in an order in which no check waits for a later check.
 
-    Checks for whose verdict others wait come first. Checks that wait for such a verdict follow:
-    they wait for a registration after a restart, and take longest if it fails.
+    First come the checks whose verdict other checks need, then the checks that need such a verdict,
+    then all others. A check of the second group waits for a registration after a restart, so it
+    takes longest if it fails.
     """
     by_id = {each.id: each for each in checks}
     awaited = {id_ for each in checks for id_ in each.repeats}
@@ -671,11 +673,12 @@ def in_order(checks: Sequence[Check]) -> list[Check]:
 
 
 def with_cause(verdict: Verdict, supposed: str, known: Mapping[str, Verdict]) -> Verdict:
-    """Return the verdict of a check whose problem the check ``supposed`` may report.
+    """Return the final ``verdict`` of a check whose problem the check ``supposed`` may report.
 
-    If that check has failed, the result is a skipped check that refers to it. If it was not
-    selected, a skipped check refers to it, too. Otherwise the verdict does not change. ``known``
-    are all verdicts by ID.
+    If ``supposed`` has failed, the check becomes skipped, and its text refers to ``supposed``. If
+    ``supposed`` itself has a cause, the check becomes skipped, too, and refers to this cause. If
+    ``supposed`` was not selected, only a skipped check refers to it. In all other cases, the
+    verdict does not change. ``known`` has all verdicts by ID.
     """
     other = known.get(supposed)
     if other is None:

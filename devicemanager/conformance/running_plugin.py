@@ -87,8 +87,8 @@ class RunningPlugin:
     def change(self, hook: str, id_: str = "") -> None:
         """Run a hook that changes the devices of the running plugin, if the hook is defined.
 
-        Raises CheckError if the hook fails, but Failed if the plugin does not run: then a hook that
-        uses its process ID must fail.
+        Raises CheckError if the hook fails while the plugin runs. Raises Failed if the hook fails
+        after the plugin has exited: a hook that uses the plugin's process ID cannot succeed then.
         """
         try:
             self.call_hook(hook, id_)
@@ -204,10 +204,11 @@ class RunningPlugin:
 
     @property
     def idle_cpu_share(self) -> float:
-        """Share of one CPU core that the plugin needs since ``begin_idle``; 0 if it has exited
+        """Share of one CPU core that the plugin has needed since ``begin_idle``; 0 if it has exited
         since. Raises Skipped if psutil is not installed.
 
-        On a busy machine, the plugin gets less than it needs, because its threads wait for a core.
+        On a busy machine, the plugin gets less CPU time than it needs, because its threads wait for
+        a CPU core.
         Therefore the share of a thread is its CPU time divided by the time in which it does not
         wait.
         """
@@ -225,8 +226,8 @@ class RunningPlugin:
         return max(used / seconds, needed)
 
     def core_waits(self) -> Mapping[int, float]:
-        """Return how long each thread of the plugin and of this process has waited for a core so
-        far, in seconds, by thread ID. Empty if psutil is not installed."""
+        """Return how long each thread of the plugin and of this process has waited for a CPU core
+        so far, in seconds, by thread ID. Empty if psutil is not installed."""
         times: dict[int, ThreadTime] = {}
         with contextlib.suppress(Skipped):
             times.update(_process_checks().own_thread_times())

@@ -97,7 +97,7 @@ class SuiteRun(ABC):
     @property
     @abstractmethod
     def silence(self) -> str:
-        """Text for a plugin that has not tried to register: how to configure it."""
+        """Error text for a plugin that has not tried to register, with advice to its author."""
 
     @abstractmethod
     def rejection(self) -> str:
@@ -121,7 +121,11 @@ class SuiteRun(ABC):
 
     @abstractmethod
     def wait_devices(self) -> None:
-        """Wait until the devices are complete, up to ``refresh_seconds``."""
+        """Wait until the plugin has reported all its devices. Return in any case after a time
+        limit.
+
+        The subclasses define how many devices these are, and the time limit.
+        """
 
     # -- actions -----------------------------------------------------------------------
 
@@ -140,7 +144,8 @@ class SuiteRun(ABC):
 
     def launch(self, *before: str, hook: str = "") -> PluginProcess:
         """Start an instance of the plugin and return without waiting. ``before`` are words to put
-        before its command. ``hook`` is the name of a hook to run first."""
+        before its command. ``hook`` is the name of a hook to run
+        after ``prepare``."""
         self._registered_before = False
         self.step(f"start the {self.kind}" + (f" after the hook {hook}" if hook else ""))
         return self.plugin.launch(*before, hook=hook)
@@ -199,9 +204,9 @@ class SuiteRun(ABC):
         """Wait until ``condition`` is true. Return the seconds that this took, or None after
         ``seconds``.
 
-        The time in which the plugin waits for a core does not count: a limit is about the plugin,
-        not about the load of the machine. ``on_wait`` is called every few seconds with the seconds
-        so far.
+        The time in which the plugin waits for a CPU core does not count: a limit is about the
+        plugin, not about the load of the machine. ``on_wait`` is called every few seconds with the
+        seconds since the wait began.
         """
         # Measured with the real clock: the plugin is a separate process, which no virtual clock can
         # control.
@@ -226,8 +231,8 @@ class SuiteRun(ABC):
     def observe(self, is_over: Callable[[], bool], seconds: float) -> None:
         """Wait for ``seconds``, or until ``is_over`` is true.
 
-        Unlike in ``until``, the time in which the plugin waits for a core counts, too: the check
-        judges what happens during these seconds.
+        Unlike in ``until``, the time in which the plugin waits for a CPU core counts, too: the
+        check judges what happens during these seconds.
         """
         end = time.monotonic() + seconds
         while not is_over() and time.monotonic() < end:

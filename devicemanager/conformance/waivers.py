@@ -30,8 +30,8 @@ class Waivers:
     """All waivers of a run.
 
     The file is a YAML list of entries with ``id``, ``reason`` and ``expires`` (a date such as
-    2027-06-30). If the waiver of a failed check has expired, the check fails, and its text mentions
-    the expired waiver.
+    2027-06-30). If the waiver of a check has expired, a failure or warning of the check becomes a
+    failure, and the text of the check mentions the expired waiver.
     """
 
     def __init__(self, waivers: Sequence[Waiver], today: datetime.date | None = None) -> None:

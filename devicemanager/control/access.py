@@ -35,8 +35,10 @@ class TcpAddress:
 
     @classmethod
     def parse(cls, text: str) -> TcpAddress:
-        """Parse ``127.0.0.1:8001``, ``localhost:8001`` or ``[::1]:8001``. Raises ValueError with a
-        one-line message."""
+        """Parse an address such as ``127.0.0.1:8001``, ``localhost:8001`` or ``[::1]:8001``.
+
+        Raises ValueError with a one-line message for any other form.
+        """
         host, colon, port = text.rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
             raise ValueError(

@@ -239,7 +239,7 @@ class ServedApi:
 
     def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]:
         """Call an operation that returns a stream, and yield each of its lines decoded. Raises
-        ControlError if the last line is incomplete."""
+        ControlError if the connection breaks before the stream has ended."""
         operation = self.table[name]
         # While following, hours can pass between two entries.
         timeout = None if query.get("follow") else self.timeout

@@ -102,7 +102,7 @@ class MockKubeletClient:
 
     def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]:
         """Call an operation that returns a stream, by its ``operationId``, and yield each line.
-        Raises ControlError if the last line is incomplete."""
+        Raises ControlError if the connection breaks before the stream has ended."""
         return self._api.read(name, query)
 
     # -- node and paths --------------------------------------------------------------------

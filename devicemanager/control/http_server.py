@@ -5,9 +5,9 @@ limit. An ``HttpService``, created on the loop, responds to the requests. Limits
 
 * Each request must arrive within ``IDLE_SECONDS``: the first one from the start of the connection,
   later ones from the end of the previous response. A part of a request does not extend the time.
-* On a connection that has left HTTP (``UPGRADE``), the first message must arrive within
-  ``IDLE_SECONDS``, and later ones within ``UPGRADED_SECONDS``. A part of a message does not extend
-  the time. The connection counts as idle.
+* A connection can be upgraded from HTTP to another protocol (``UPGRADE``). Then the first message
+  must arrive within ``IDLE_SECONDS``, and later ones within ``UPGRADED_SECONDS``. A part of a
+  message does not extend the time. An upgraded connection always counts as idle.
 * A client that reads nothing of a response for ``STALLED_SECONDS`` is disconnected.
 * All listeners together can have ``max_connections()`` connections, so that the kubelet always has
   file descriptors left. Each listener has an equal share of these connections. Clients of one
@@ -84,7 +84,7 @@ class HttpService(Protocol):
 
 
 class Upgraded(Protocol):
-    """Handler of a connection that has left HTTP."""
+    """Handler of a connection that was upgraded from HTTP to another protocol."""
 
     def receive(self, data: bytes) -> bool:
         """Handle bytes of the client. Return True if they have completed a message."""
@@ -354,7 +354,7 @@ class _Connection(H11Protocol):
     """Timer that closes the connection if the client does not read a response. None while the
     client reads."""
     _upgraded: Upgraded | None = None
-    """Handles received bytes after the connection has left HTTP."""
+    """Handles received bytes after the connection was upgraded to another protocol."""
 
     def __init__(self, listener: _Listener, **settings: Any) -> None:
         super().__init__(**settings)

@@ -146,7 +146,7 @@ class Operation(Generic[T]):
         return tuple([part[1:-1] for part in self.path.split("/") if part.startswith("{")])
 
     def workers(self, arguments: Mapping[str, Any]) -> Workers:
-        """Return the workers for a request with these arguments."""
+        """Return the group of worker threads that runs a request with these arguments."""
         return self._workers if isinstance(self._workers, Workers) else self._workers(arguments)
 
     # Types are read at first use, because a client uses few operations.

@@ -283,8 +283,8 @@ class RemoteAdmission:
 
     @property
     def undecided(self) -> bool:
-        """True if the search for the pod's structured claims reached its limits: the claims may
-        fit."""
+        """True if the search for devices for the pod's structured claims reached its limits. It is
+        then unknown whether the claims fit."""
         return self.shape.undecided
 
     @property
@@ -348,7 +348,10 @@ def manifest_text(source: Source, claims: ClaimSources | None = None) -> bytes:
 
 
 def objects_text(source: ClaimSource) -> bytes:
-    """Return objects of structured claims as text for a request. Raises InvalidObject."""
+    """Return objects of structured claims as text for a request.
+
+    Raises InvalidObject if ``source`` is a text or file with an invalid object.
+    """
     # Imported here, because most clients use no structured claims.
     from devicemanager.claims.files import read_source
     from devicemanager.claims.v1alpha1.writing import to_yaml

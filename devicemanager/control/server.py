@@ -42,7 +42,9 @@ class Opened:
 
 
 class ApiServer(HttpServerThread):
-    """Server of a control API on ``control.sock`` in a directory, mode 0600.
+    """Server of a control API on the socket ``control.sock`` in a directory.
+
+    The socket has mode 0600. The server can also listen on TCP.
 
     Use it as a context manager, or call ``start`` and ``stop``.
     """
@@ -97,7 +99,7 @@ class ApiServer(HttpServerThread):
 
 
 class ControlServer(ApiServer):
-    """Server of the control API of a kubelet, on ``<root>/control.sock``, mode 0600.
+    """Server of the control API of a kubelet, on the socket ``<root>/control.sock`` (mode 0600).
 
     Use it as a context manager, or call ``start`` and ``stop``. The kubelet can be stopped and
     started while the server runs, but its directory must exist.

@@ -131,8 +131,8 @@ class Endpoints:
         return found is not None and found.is_listed
 
     def resources(self) -> Iterator[tuple[ResourceName, DeviceList]]:
-        """Iterate over the resources of the node's capacity and their current device lists, sorted
-        by name."""
+        """Iterate over the resources in the node's capacity, sorted by name, as pairs of name and
+        current device list."""
         for name in sorted(self._resources):
             if self._resources[name].is_counted:
                 yield name, self._resources[name].devices
@@ -189,9 +189,9 @@ class Endpoints:
     ) -> tuple[EndpointInfo, tuple[EndpointInfo, ...]]:
         """Add an endpoint for a plugin that has registered; ``name`` identifies its socket.
 
-        Returns the new endpoint, and the endpoints that the new endpoint replaces: endpoints of the
-        same resource with the same name (Q2). Before v1.37, it replaces all endpoints of the
-        resource.
+        Returns the new endpoint, and the endpoints that it replaces. Since v1.37, these are the
+        endpoints of the resource with the same name (see quirk Q2). Before, they are all endpoints
+        of the resource.
         """
         self._last_id += 1
         endpoint = EndpointInfo(EndpointId(self._last_id), resource, name, options)

@@ -117,7 +117,7 @@ class DeviceList:
 
     @property
     def capacity(self) -> int:
-        """Number of devices for the node's capacity."""
+        """Number of devices in the node's capacity; devices in ``mixed`` count twice."""
         # The kubelet adds the size of its set of healthy devices to that of its set of unhealthy
         # devices (``GetCapacity``, v1.36).
         return len(self.device_index.ids) + self.mixed.bit_count()

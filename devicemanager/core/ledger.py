@@ -258,8 +258,8 @@ class Ledger:
         return found
 
     def resources(self) -> Iterator[tuple[ResourceName, int]]:
-        """Iterate over the resources with devices in use, sorted by name, and the number of these
-        devices."""
+        """Iterate over the resources with devices in use, sorted by name, as pairs of name and
+        number of devices in use."""
         for resource in sorted(self._index):
             if count := len(self._index[resource].users):
                 yield resource, count
@@ -304,8 +304,8 @@ class Ledger:
         self._close(draft)
 
     def drop(self, draft: Draft) -> None:
-        """Free the devices that a draft has reserved, and close the draft. A closed draft is not
-        changed."""
+        """Free the devices that a draft has reserved, and close the draft. Do nothing if it is
+        already closed."""
         for resource, reservations in draft.reserved.items():
             for ids in reservations:
                 self._index[resource].remove(draft.pod, ids)
@@ -317,7 +317,7 @@ class Ledger:
             self._open = [each for each in self._open if each is not draft]
 
     def leak(self, draft: Draft) -> None:
-        """Close a draft; its devices without a response to Allocate stay in use (quirk Q4)."""
+        """Drop a draft, but keep its devices without a response to Allocate in use (quirk Q4)."""
         leaked = Draft(LEAKED)
         for resource, ids in draft.without_response().items():
             self.reserve(leaked, resource, frozenset(ids))
@@ -358,8 +358,9 @@ class Ledger:
             self._pods.pop(draft.pod, None)
 
     def withdraw(self, draft: Draft, others: Iterable[Draft]) -> bool:
-        """Undo the draft of an interrupted admission; the draft can be open, half closed or closed.
+        """Undo the draft of an interrupted admission.
 
+        The draft can be open or closed, or the interrupt came while it was being closed.
         ``others`` are the other open drafts. Returns True if devices of the draft had been
         committed. The indexes are rebuilt, because the interrupt may have stopped an update.
         """

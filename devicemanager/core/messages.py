@@ -2,8 +2,8 @@
 
 They are exact because users search logs and events for them, and because recorded scenarios are
 compared with them. Source: pkg/kubelet/cm/devicemanager, pkg/kubelet/lifecycle and
-pkg/kubelet/cm/topologymanager of Kubernetes v1.32. The messages after ``go_quoted`` are
-devicemanager's.
+pkg/kubelet/cm/topologymanager of Kubernetes v1.32. The messages below the function
+``go_quoted`` in this file are devicemanager's own.
 """
 
 from typing import Any, Final

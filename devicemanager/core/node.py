@@ -1,7 +1,7 @@
-"""Check of a pod's requests against the node, and the device counts of the node's status.
+"""The check whether a pod fits on the node, and the device counts of the node's status.
 
-The check follows the allocation of devices. A pod's requests must not exceed the resources that
-the other pods on the node leave free (``predicateAdmitHandler``,
+The kubelet makes this check after it has allocated the pod's devices. The pod's requests must not
+exceed the resources that the other pods on the node leave free (``predicateAdmitHandler``,
 pkg/kubelet/lifecycle/predicate.go, v1.32).
 """
 
@@ -108,8 +108,8 @@ class Node:
                 raise Rejected(messages.OUT_OF.format(resource=resource), message)
 
     def exceeds(self, pod: Pod) -> str:
-        """Return the kubelet's text if a pod requests more CPU or memory than the node has; empty
-        otherwise (``canResizePod``, pkg/kubelet/allocation, v1.35)."""
+        """Return the kubelet's text if a pod requests more CPU or memory than the whole node has;
+        otherwise an empty text (``canResizePod``, pkg/kubelet/allocation, v1.35)."""
         requests = self._requests(pod)
         for resource in (ResourceName("memory"), ResourceName("cpu")):
             requested, capacity = requests.get(resource, 0), self._fixed.get(resource)

@@ -50,7 +50,7 @@ def one_line(text: str) -> str:
 
 
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Join the first ``most`` texts with ``separator``; if there are more, add their number."""
+    """Join the first ``most`` texts with ``separator``; add ``and N more`` for the rest, if any."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return separator.join(texts[:most]) + more
 

@@ -1,5 +1,7 @@
-"""What containers respond to ``kubectl logs``, ``exec`` and ``port-forward``. The texts are given,
-because containers do not run."""
+"""What containers respond to ``kubectl logs``, ``exec`` and ``port-forward``.
+
+Containers do not run. The texts are set in advance, for example by annotations of the pod.
+"""
 
 from __future__ import annotations
 

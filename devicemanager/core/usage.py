@@ -1,4 +1,7 @@
-"""CPU, memory and GPUs that containers use. The values are given, because containers do not run."""
+"""CPU, memory and GPUs that containers use.
+
+Containers do not run. The values are set in advance, for example by annotations of the pod.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ has ended. An author writes a :class:`Driver`; this package does the rest, for a
 
 In:  a :class:`Driver` (``resources``, ``prepare``, optionally ``unprepare`` and ``health``); the
      kubelet's directories; an API server.
-Out: ResourceSlices, both sockets in all versions, CDI files, responses that survive restarts.
+Out: ResourceSlices, both sockets with all API versions, CDI files, responses that survive
+     restarts.
 
 :class:`DriverServer` owns the parts, each on its own thread: ``keeping`` serves the sockets,
 ``publishing`` writes the slices that ``slices`` computes, and ``health`` reports health. ``claims``
@@ -21,9 +22,9 @@ Invariants:
 * An exception in the author's code never ends a thread, and the kubelet always gets a response.
 * All slices of a pool have the same generation. Unchanged slices are not written.
 
-The package uses :mod:`devicemanager.client` instead of the API of ``kubernetes``, whose oldest
-supported release has no ``resource.k8s.io/v1``, and whose watches do not recover from errors. Start
-reading at ``author``. The package does not import the mock kubelet.
+This package uses :mod:`devicemanager.client` instead of the Python package ``kubernetes``. The
+oldest supported release of ``kubernetes`` has no ``resource.k8s.io/v1``, and its watches do not
+recover from errors. This package does not import the mock kubelet. Start reading at ``author``.
 """
 
 from __future__ import annotations

@@ -113,7 +113,10 @@ class ResourceApi:
         return _to_v1(self._client.attempt(method, _slices(version) + path, body))
 
     def delete(self, slice_: JsonObject) -> None:
-        """Delete a ResourceSlice unless it has changed. Do nothing if it does not exist."""
+        """Delete a ResourceSlice; do nothing if it does not exist.
+
+        Raises Conflict if the slice has changed.
+        """
         metadata = slice_["metadata"]
         conditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
         path = f"{_slices(self.version)}/{metadata['name']}"

@@ -76,7 +76,7 @@ class Checkpoint:
         return self._fresh().get(uid)
 
     def entries(self) -> Iterator[Entry]:
-        """Iterate over all entries, by UID."""
+        """Iterate over all entries, in the order of the claim UIDs."""
         return (entry for _, entry in sorted(self._fresh().items()))
 
     def set(self, entry: Entry) -> None:

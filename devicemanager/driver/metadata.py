@@ -25,7 +25,7 @@ _CDI_VERSION = "0.3.0"
 
 
 class MetadataFiles:
-    """Metadata files of one driver: in its data directory, with mounts in a CDI directory."""
+    """Metadata files in the data directory of one driver, and the CDI files that mount them."""
 
     def __init__(self, driver: str, data_dir: Path, cdi_dir: Path) -> None:
         self._driver = driver
@@ -47,7 +47,7 @@ class MetadataFiles:
         return found
 
     def id(self, claim: Claim, request: str) -> str:
-        """Return the CDI ID for a request."""
+        """Return the ID of the CDI device that mounts the metadata file of a request."""
         return f"{self._driver}/metadata={claim.uid}_{base_request(request)}"
 
     def _device(

@@ -51,8 +51,8 @@ class DriverPaths:
     ) -> DriverPaths:
         """Return the paths of an instance. ``uid``: UID of its pod, for a rolling update.
 
-        Raises SocketPathError if the path of a socket is too long, and ConfigurationError if the
-        name is the cause.
+        Raises ConfigurationError if the driver name makes the path of a socket too long, and
+        SocketPathError if the path is too long for another reason.
         """
         infix = f"-{uid}" if uid else ""
         found = cls(
@@ -76,7 +76,7 @@ class DriverPaths:
 def in_kubelet_directory(driver: str, root: Path, uid: str = "") -> DriverPaths:
     """Return the paths below a kubelet's directory, such as ``/var/lib/kubelet``.
 
-    CDI files are in ``<root>/cdi``. Raises SocketPathError if the path of a socket is too long.
+    CDI files are in ``<root>/cdi``. Raises the same errors as ``DriverPaths.of``.
     """
     registrar = root / Path(PLUGINS_REGISTRY_DIRECTORY).name
     data = root / Path(PLUGINS_DIRECTORY).name / driver

@@ -142,8 +142,8 @@ class DriverServer:
 
     @property
     def registration_status(self) -> tuple[bool, str] | None:
-        """The kubelet's last registration report: True if registered, and the error. None without a
-        report."""
+        """The kubelet's last registration report: True if registered, and the error. None until the
+        first report."""
         return self.sockets.statuses[-1] if self.sockets.statuses else None
 
     # -- the author's methods --------------------------------------------------------

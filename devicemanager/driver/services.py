@@ -1,4 +1,4 @@
-"""The gRPC services of a driver, in all versions, with one implementation.
+"""The gRPC services of a driver in all API versions, with one implementation.
 
 The messages of all versions have the same fields, but v1beta1 lacks ``share_id``.
 """

@@ -31,9 +31,9 @@ def serve(
 
     :class:`DriverSettings` describes the arguments and their defaults.
 
-    Raises ConfigurationError for an invalid name, ClusterError without an API server, and
-    TypeError for a class instead of an instance. A second signal during the stop ends the process
-    immediately.
+    Raises ConfigurationError for an invalid name, ClusterError if no API server is configured,
+    and TypeError if ``driver`` is a class instead of an instance. A second signal during the stop
+    ends the process immediately.
     """
     if not isinstance(driver, Driver):
         raise TypeError(wrong_type("driver", driver))

@@ -109,7 +109,7 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
 
     @property
     def statuses(self) -> tuple[tuple[bool, str], ...]:
-        """The kubelet's reports so far: True if registered, and the error."""
+        """The kubelet's reports so far, each as a pair: True if registered, and the error."""
         with self._changed:
             return tuple((each.plugin_registered, each.error) for each in self._statuses)
 

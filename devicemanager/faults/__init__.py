@@ -4,13 +4,13 @@ Purpose: a plugin must survive a kubelet that rejects a registration, loses a st
 restarts at the wrong moment. A fault makes the mock kubelet do this when a test needs it.
 
 An injection point is a place in the kubelet's code where faults can fire. Inputs: faults as
-values, lines or files (``fault``), and calls of the code at injection points. Outputs: the faults
-that fire (``registry``), as events and as ``Fired`` values for this code.
+values, lines or files (``fault``), and calls from the code at injection points. Outputs: the
+faults that fire (``registry``), as events and as ``Fired`` values for this code.
 
 Theory of operation. ``kinds`` is the table of all kinds of faults. A kind has one ``Effect``, and
 an effect belongs to one ``InjectionPoint``. The code at an injection point calls
 ``FaultRegistry.at(point, context)`` and carries out the effects of the faults returned. At import,
-its module declares with ``implements`` which effects it carries out.
+the module of that code declares with ``implements`` which effects it carries out.
 
 Invariants:
 * This package only decides which faults fire; other packages carry them out. It uses no gRPC,

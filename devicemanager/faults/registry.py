@@ -85,8 +85,8 @@ class FaultRegistry:
 
         ``set("reject-register", times=2)`` is the same as ``set("reject-register:times=2")``.
         The fault's counters begin at 0. An action without ``at`` is executed before this method
-        returns; only the second start of ``restart-twice`` and the start of ``away`` come later,
-        by the kubelet's clock.
+        returns. Two parts come later, by the kubelet's clock: the second restart of
+        ``restart-twice``, and the start that ends ``away``.
 
         Raises FaultError, which names the choices, for an invalid fault. Errors of an action are
         raised, too.
@@ -229,7 +229,7 @@ class FaultRegistry:
     def stopping(self) -> None:
         """Internal: end all delays, and allow no new delay until ``starting`` is called.
 
-        Called when the process stops.
+        Called when the kubelet stops.
         """
         with self._lock:
             self._is_stopping = True
@@ -238,7 +238,7 @@ class FaultRegistry:
             hold.release()
 
     def starting(self) -> None:
-        """Internal: allow delays again; called when a process starts."""
+        """Internal: allow delays again; called when the kubelet starts."""
         self._is_stopping = False
 
 

@@ -5,7 +5,8 @@ scheduling (``fields``). A ``Fleet`` holds these objects, and optionally snapsho
 ``snapshots`` returns a snapshot of each ``FleetNode``: the one in the fleet, or one made from the
 device numbers in the API objects. Everything else works on one node at a time, in parallel
 processes (``parallel``): ``counting`` counts devices, ``fitting`` admits copies of a pod,
-``rehearsals`` rehearses steps. ``joining`` creates the same nodes in a test cluster.
+``rehearsals`` rehearses steps such as a reboot. ``joining`` creates the same nodes in a test
+cluster.
 
 In:  an API server or an archive; pods and steps to try.
 Out: values with the results of each node. ``report`` shows them as rows and JSON data.

@@ -43,7 +43,7 @@ class Usage:
 
     @property
     def lost_to_alignment(self) -> tuple[int, ...]:
-        """Number of pods rejected only because of NUMA alignment, for each size in ``SIZES``."""
+        """Number of further pods that fit only without NUMA alignment, for each of ``SIZES``."""
         return tuple(self.free // size - fit for size, fit in zip(SIZES, self.fits, strict=True))
 
 

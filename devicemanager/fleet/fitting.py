@@ -1,8 +1,9 @@
 """How many copies of a pod fit on each node.
 
 A node must match the pod's node selector and required node affinity, and the pod must tolerate the
-taints of the node. Then the pod's claims are allocated, as the scheduler does it. After that, an
-in-memory kubelet with all pods of the node admits copies until it rejects one.
+taints of the node. Then copies of the pod are tried, one after another. An in-memory kubelet with
+all pods of the node admits the copy, and its claims are allocated as the scheduler does it. The
+first copy for which one of the two fails ends the count.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class NodeFit:
 def fit(
     fleet: Fleet, candidate: Candidate, replicas: int, processes: int | None = None
 ) -> Iterable[NodeFit]:
-    """Return for each node, by name, how many copies of a pod fit, at most ``replicas``.
+    """Return how many copies of a pod fit on each node, at most ``replicas``, sorted by node name.
 
     Each node is counted alone, so the sum over all nodes can exceed ``replicas``. Raises
     FleetError, and SnapshotError for an invalid snapshot.
@@ -228,7 +229,7 @@ def _nanos(quantity: object) -> int:
 
 
 def reasons(fits: Sequence[NodeFit]) -> dict[str, int]:
-    """Return why nodes have no room for the pod, with the number of nodes."""
+    """Return the number of nodes on which no pod fits, by reason, most frequent reason first."""
     found: dict[str, int] = {}
     for each in fits:
         if not each.pods:

@@ -99,8 +99,8 @@ def _drivers(fleet: Fleet) -> dict[str, tuple[DriverLayout, ...]]:
 
 
 def create_objects(api: ApiClient, fleet: Fleet, warn: Callable[[str], None]) -> int:
-    """Create the DeviceClasses, the ResourceSlices of several nodes, the claims and the running
-    pods of a fleet. Return the number of pods.
+    """Create the DeviceClasses, the ResourceSlices without ``nodeName``, the claims and the running
+    pods of a fleet. Return the number of created pods.
 
     Existing objects are not changed. Claims are not allocated: the scheduler allocates them
     again. ``warn`` gets one line for each object that the server rejects.

@@ -83,7 +83,7 @@ class Fleet:
 
     @cached_property
     def nodes(self) -> tuple[FleetNode, ...]:
-        """The nodes with their pods, by name."""
+        """The nodes with their pods, sorted by node name."""
         pods: dict[str, list[Object]] = {}
         for pod in self.all("pods"):
             pods.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)

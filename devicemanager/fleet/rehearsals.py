@@ -35,7 +35,8 @@ class NodeRehearsal:
 
     @property
     def loses_pods(self) -> bool:
-        """True if a pod is lost in at least one order."""
+        """True if a pod or its devices are lost in at least one order of registrations and
+        admissions, or if the kubelet does not start."""
         return self.result is not None and self.result.loses_pods
 
 

@@ -56,11 +56,11 @@ class Total:
     if_on_one_node: tuple[int, ...]
     """Number of pods that would fit if all free devices were on one node, for each of ``SIZES``."""
     lost_to_alignment: tuple[int, ...]
-    """Number of pods rejected only because of NUMA alignment, for each of ``SIZES``."""
+    """Number of further pods that fit only without NUMA alignment, for each of ``SIZES``."""
 
 
 def totals(nodes: Sequence[NodeUsage]) -> list[Total]:
-    """Return the devices of all nodes by resource."""
+    """Return the totals of each resource over all nodes, sorted by resource."""
     found: dict[str, list[Usage]] = {}
     for node in nodes:
         for each in node.resources:
@@ -87,7 +87,7 @@ def _sums(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 
 def room_rows(nodes: Sequence[NodeUsage]) -> Iterator[tuple[str, ...]]:
-    """Yield a row of text for each resource."""
+    """Yield the table row of each resource: name, counts, utilisation, pods that still fit."""
     for each in totals(nodes):
         used = f"{100 * each.allocated / each.healthy:.0f}%" if each.healthy else "-"
         counts = (each.nodes, each.capacity, each.healthy, each.allocated)
@@ -154,7 +154,7 @@ class Pool:
 
 
 def pools(fleet: Fleet) -> list[Pool]:
-    """Return the pools in the ResourceSlices of a fleet, by driver and name."""
+    """Return the pools in the ResourceSlices of a fleet, sorted by driver and name."""
     used = Counter(
         (each["driver"], each["pool"], each["device"])
         for claim in fleet.all("resourceclaims")
@@ -257,7 +257,7 @@ def rehearsal_data(results: Sequence[NodeRehearsal]) -> dict[str, Any]:
 
 
 def fit_data(fits: Sequence[NodeFit], replicas: int) -> dict[str, Any]:
-    """Return the nodes on which a pod fits as JSON data (docs/json.md)."""
+    """Convert the result of ``fit`` to JSON data (docs/json.md)."""
     return {
         "replicas": replicas,
         "pods": min(sum(each.pods for each in fits), replicas),

@@ -1,7 +1,7 @@
 """Checks that enough file descriptors and memory are free to start a kubelet in this process.
 
-Without free descriptors or threads, gRPC retries forever or aborts the program instead of
-raising an error. Therefore a start checks both first, and converts every operating-system error
+Without free descriptors or memory for threads, gRPC retries forever or aborts the program instead
+of raising an error. Therefore a start checks both first, and converts every operating-system error
 to a one-line StartError.
 """
 

@@ -749,11 +749,11 @@ class MockKubelet:
     def wait_for_resource(
         self, resource: str, count: int | None = None, timeout: float = 10.0
     ) -> None:
-        """Wait until ``count`` devices of the resource are allocatable (None: at least one device).
+        """Wait until exactly ``count`` devices of a resource are allocatable (None: at least one).
 
-        With ``count`` 0, a plugin must have registered the resource. Raises WaitTimeout after
-        ``timeout`` seconds, with a report of what happened, and RequestError for an invalid
-        resource name or count.
+        With ``count`` 0, also wait until a plugin has registered the resource. Raises
+        WaitTimeout after ``timeout`` seconds, with a report of what happened, and RequestError
+        for an invalid resource name or count.
         """
         self._waits.resource(resource, count, timeout)
 
@@ -910,14 +910,15 @@ class MockKubelet:
         return self._pods.workers.explain_claims(uid)
 
     def dra_status(self) -> DraStatus:
-        """Return the registered DRA drivers, the ResourceClaims of the node, and the slices."""
+        """Return the registered DRA drivers, the node's ResourceClaims, and the known
+        ResourceSlices."""
         from devicemanager.core.dra.report import DraStatus
 
         manager = self._life.serving().dra.used()
         return DraStatus() if manager is None else manager.status(self._pods.dra_pods())
 
     def claim_info(self, namespace: str, name: str) -> ResourceClaimInfo:
-        """Describe a ResourceClaim: its pods, its devices, and why it is not prepared.
+        """Describe a ResourceClaim: its pods, its devices and, if it is not prepared, the reason.
 
         Raises RequestError if neither the kubelet nor the API server knows the claim.
         """
@@ -988,7 +989,9 @@ class MockKubelet:
         return self._claims.manager
 
     def claim_devices(self, uid: str) -> dict[str, dict[str, tuple[str, ...]]]:
-        """Return a pod's claimed devices: container → claim → devices, as ``pool/device``.
+        """Return the devices of a pod's claims: container → claim → devices, as ``pool/device``.
+
+        These are structured claims or, if the pod has none, ResourceClaims of DRA.
 
         Raises RequestError for an unknown UID.
         """

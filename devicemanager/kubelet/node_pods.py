@@ -133,7 +133,7 @@ class NodePods:
     def stop_pod(
         self, uid: str, exit_code: int, reason: str, message: str, disruption: str
     ) -> Phase:
-        """Check the exit code, stop the pod's containers, and return its phase."""
+        """Check the exit code, stop the pod's containers, and return the pod's phase."""
         check_exit_codes([exit_code])
         return self.workers.stop(
             uid, exit_code, reason=reason, message=message, disruption=disruption

@@ -2,18 +2,20 @@
 
 Theory of operation. Each pod is described as ``/pods`` over HTTP describes it, and encoded
 (``_bytes``). ``ListPods`` and ``GetPod`` read the pod store. A watch needs the order of changes,
-so the first watch subscribes to the event stream: on the thread that publishes an event, the
-status of its pod is encoded and put into each queue (``_on_event``). A queue never waits for its
-reader. Without watches, nothing is computed.
+so the first watch subscribes to the event stream. The thread that publishes an event encodes the
+pod of the event, and appends it to the queue of each watch (``_on_event``). A queue never waits for
+its reader. Without watches, nothing is computed.
 
 The events of WatchPods are those of the kubelet's status manager (``updateStatusInternal``,
 ``SetPodStatus``, ``TerminatePod``, pkg/kubelet/status/status_manager.go, v1.37.2):
 
 * ADDED when the pod has its first status: it was admitted or rejected.
-* MODIFIED when the status has changed, or the deletion has begun.
-* DELETED when the pod has ended, although ListPods returns the pod until its deletion. The deletion
-  itself sends nothing. If the pod is deleted before it has ended, MODIFIED with its final phase
-  comes first.
+* MODIFIED when the status has changed, or a deletion with a grace period has begun.
+* DELETED when the pod has ended. ListPods still returns the pod until it is removed; the removal
+  sends nothing more.
+
+A pod that is removed before it has ended, or after it was rejected, gets DELETED at its removal. If
+the containers of an admitted pod have exited, MODIFIED with its final phase comes before DELETED.
 """
 
 from __future__ import annotations
@@ -209,7 +211,8 @@ def _minimal(record: PodRecord) -> bytes:
 
 
 class PodsFaults:
-    """Injected faults of Pods API calls. All processes of a kubelet share one such object."""
+    """Injected faults of Pods API calls. One object serves all processes of a kubelet, also after
+    restarts."""
 
     def __init__(self, faults: FaultRegistry) -> None:
         self._faults = faults

@@ -261,8 +261,11 @@ class KubeletProcess:
             raise StartError(str(error)) from error
 
     def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the counters of the Pods API that this kubelet version has: calls by metric name
-        and status code, and dropped events."""
+        """Return the counters of Pods API calls and of dropped events, as far as this kubelet
+        version has these metrics.
+
+        The keys are (metric name, status code); dropped events have an empty status code.
+        """
         metrics = self._settings.behaviour.pods_api_metrics
         counts: dict[tuple[str, str], int] = {}
         if "watch_events_dropped" in metrics:

@@ -59,7 +59,7 @@ class FaultActions:
         self._keeps_sockets = False  # used only while a process is replaced
 
     def registry(self, events: EventStream) -> FaultRegistry:
-        """Create the fault registry that executes its actions with this object. Called once."""
+        """Create the fault registry. It calls this object to execute actions. Called once."""
         self._faults = FaultRegistry(self._clock, events, self)
         self._responses = FaultyResponses(self._faults)
         self._pods_faults = PodsFaults(self._faults)

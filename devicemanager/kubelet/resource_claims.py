@@ -36,7 +36,8 @@ class LazyResourceClaims:
 
     @property
     def is_used(self) -> bool:
-        """True if there can be ResourceClaims."""
+        """True if an API server is configured, if claims are in memory, or if the kubelet allocates
+        claims."""
         return self._kubeconfig is not None or bool(self._in_memory) or self.are_allocated
 
     @property

@@ -86,7 +86,7 @@ class NodeTelemetry:
 
     def usage(self, now: float) -> NodeStats | None:
         """Return the CPU and memory that the node and its pods use at ``now``, in seconds since the
-        epoch; None if it is not known."""
+        epoch; None for a node that is not in a cluster."""
         from devicemanager.kubelet.pods.usage import node_stats
 
         return node_stats(self._pods, now)
@@ -133,7 +133,7 @@ class Telemetry(NodeTelemetry):
     def registration_failure(self) -> str:
         """Return the error text of this kubelet version's ``/healthz`` check ``device-plugin``.
 
-        The text is empty if plugins can register, and if the version does not have this check.
+        The text is empty if plugins can register, or if the version does not have this check.
         """
         # ``_latest`` also has a process that has stopped: ``/healthz`` is served all the time.
         process = self._latest()

@@ -44,9 +44,9 @@ class Plugin(ABC):
         """Return the devices: a list, or a generator that yields the whole list at each change.
 
         A device is a :class:`Device`, or a string: the ID of a healthy device. The framework calls
-        this method once, after ``start``. The method has its own thread, so it can block forever.
-        If it raises, the error is logged and the method is called again later. The last list stays
-        valid until then.
+        this method after ``start``, and calls it again later only if it raises. The error is then
+        logged, and the last list stays valid until the next list. The method has its own thread, so
+        it can block forever.
         """
 
     @abstractmethod

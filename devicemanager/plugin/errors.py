@@ -23,7 +23,7 @@ class ConfigurationError(PluginError):
 
 
 class RegistrationFailed(PluginError):
-    """Registration that failed: the kubelet was unreachable or rejected it. A retry can succeed."""
+    """Error of a registration: the kubelet is unreachable or rejected it. A retry can succeed."""
 
 
 class DeviceRejected(PluginError):
@@ -36,12 +36,12 @@ class DeviceRejected(PluginError):
 
 
 class UnknownDevice(DeviceRejected):
-    """Requested device that the plugin does not have, or no longer has."""
+    """Error for a requested device that the plugin does not have, or no longer has."""
 
     code = "NOT_FOUND"
 
 
 class UnhealthyDevice(DeviceRejected):
-    """Requested device that the plugin has but cannot allocate now."""
+    """Error for a requested device that the plugin has but cannot allocate now."""
 
     code = "FAILED_PRECONDITION"

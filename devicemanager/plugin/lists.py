@@ -29,8 +29,9 @@ _ID_LIMIT = 63
 class Snapshot:
     """Snapshot of a device list.
 
-    ``version`` grows with every snapshot. A stream sends only the first of several consecutive
-    snapshots with the same ``mark``. ``published`` is False before the first list.
+    ``version`` grows with every snapshot. ``mark`` changes only if streams must send the list: the
+    message differs, or :meth:`DeviceList.resend` was called. ``published`` is False before the
+    first list.
     """
 
     version: int = 0

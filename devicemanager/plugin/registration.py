@@ -57,8 +57,9 @@ class RegistrationMode(Protocol):
         """Add the gRPC service that this mode needs to a new server."""
 
     def register(self, server: PluginServer, wait: Callable[[PendingResponse], bool]) -> bool:
-        """Try to register once. Return False if ``wait`` returned False before the response.
+        """Try to register once, and return True if the kubelet accepts.
 
+        ``wait`` waits for the kubelet's response. It returns False to give up: then return False.
         Raises RegistrationFailed if the kubelet is unreachable or rejects the registration.
         """
 

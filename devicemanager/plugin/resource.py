@@ -1,4 +1,4 @@
-"""Run one resource: call its start hook, serve, register, and repeat when the kubelet restarts.
+"""Run one resource: call its start hook once, then serve and register for each kubelet instance.
 
 The resource's thread repeats three steps: observe the sockets and streams, choose the next action
 (``reconcile.decide``, pure), and carry it out. Only this thread changes the session. Other threads

@@ -1,7 +1,8 @@
 """The ResourceClaims of a snapshot's node, from the DRA manager's state file.
 
-A snapshot contains no ResourceClaims of the API server. Therefore each claim is allocated the
-devices that its drivers have prepared, and is reserved for the pods that hold it.
+A snapshot contains no ResourceClaims of the API server. Therefore this module creates the claims:
+it allocates to each claim the devices that the drivers have prepared for it, and reserves the claim
+for the pods that hold it.
 """
 
 from __future__ import annotations

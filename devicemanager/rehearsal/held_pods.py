@@ -2,7 +2,7 @@
 
 A snapshot contains no pod specs. Therefore each container requests its allocated devices, exclusive
 CPUs and exclusive memory, and each pod names the ResourceClaims that are prepared for it. A
-container in the checkpoint that PodResources does not list is an init container: PodResources lists
+container that is in the checkpoint but not in PodResources is an init container: PodResources lists
 only containers that can still run.
 """
 
@@ -31,7 +31,8 @@ They make the pod Guaranteed. Without a whole CPU, the container gets no exclusi
 
 @attrs.frozen
 class HeldPod:
-    """A pod with devices, exclusive CPUs, exclusive memory or ResourceClaims, or a new pod."""
+    """A pod of the snapshot with devices, exclusive CPUs, exclusive memory or ResourceClaims; or a
+    new pod, which a step admits."""
 
     pod: Pod
     name: str
@@ -55,9 +56,10 @@ class HeldPod:
         return tuple(sorted({str(name) for each in containers for name in _devices_of(each)}))
 
     def missing(self, devices: Mapping[str, Mapping[str, Collection[str]]]) -> set[str]:
-        """Return the resources for which an app container or a sidecar has no device.
+        """Return the resources that an app container or a sidecar requests but has no device of.
 
-        ``devices`` are the pod's devices by container and resource.
+        ``devices`` are the pod's devices of plugins, by container and resource. Resources that a
+        ResourceClaim provides are not returned.
         """
         return {
             str(name)

@@ -20,9 +20,11 @@ PERMUTED = 6
 def orders(
     plugins: Sequence[str], pods: Sequence[str], most: int, seed: int, permuted: int = PERMUTED
 ) -> list[Order]:
-    """Return all orders of up to ``permuted`` plugins and pods, or a sample of ``most`` orders.
+    """Return the orders to try: all orders, or a sample of ``most`` orders.
 
-    A sample always contains the two extremes: all plugins first, and all pods first.
+    All orders are returned if there are at most ``permuted`` plugins and pods together. A sample
+    always contains the two extremes: all plugins first, and all pods first. Without plugins or
+    without pods, the order does not matter, and one order is returned.
     """
     if not plugins or not pods:
         return [(*plugins, *pods)]

@@ -30,12 +30,13 @@ def rehearse(
     seed: int = 0,
     permuted: int = PERMUTED,
 ) -> Rehearsal:
-    """Return what would happen on the node of a snapshot if the steps were done in this order.
+    """Return what would happen on the node of a snapshot if ``steps`` were done one after another.
 
-    All orders of up to ``permuted`` plugins and pods are tried. Otherwise ``repeat`` is the number
-    of orders in a sample, and ``seed`` selects these orders. If no start follows the last change of
-    the configuration, the kubelet restarts directly after this change. Raises RehearsalError for a
-    resource that the node does not have.
+    After a start, plugins register and pods are admitted in some order. If there are at most
+    ``permuted`` plugins and pods together, all orders are tried. With more, ``repeat`` is the
+    number of orders to try, and ``seed`` selects these orders. If no start follows the last change
+    of the configuration, the kubelet restarts directly after this change. Raises RehearsalError for
+    a resource that the node does not have.
     """
     facts = Node(snapshot)
     node = SnapshotNode.of(facts)

@@ -94,7 +94,8 @@ class Plan:
 
     @property
     def prepares_claims(self) -> bool:
-        """True if the kubelet prepares ResourceClaims after all steps."""
+        """True if the kubelet prepares ResourceClaims with the configuration that it has after all
+        steps."""
         changes = Configure()
         for step in self.steps:
             changes = changes.then(step) if isinstance(step, Configure) else changes

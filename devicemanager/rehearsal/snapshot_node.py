@@ -89,10 +89,10 @@ class SnapshotNode:
         return cls(node, remaining, names, node.alignment, gone, notes)
 
     def changed(self, what_ifs: list[tuple[str, str]], without: list[str]) -> SnapshotNode:
-        """Return the node with changes of policy, scope or policy options, and without some pods.
+        """Return the node with another configuration of the topology manager, without some pods.
 
-        ``what_ifs``: pairs of a setting and its value. ``without``: names or UIDs of pods. Raises
-        RehearsalError for an unknown pod.
+        ``what_ifs``: pairs of ``policy``, ``scope`` or the name of a policy option, and its value.
+        ``without``: names or UIDs of pods. Raises RehearsalError for an unknown pod.
         """
         aligned = self.aligned
         for key, value in what_ifs:
@@ -134,7 +134,7 @@ class SnapshotNode:
 
     @property
     def claims(self) -> tuple[dra.ClaimState, ...]:
-        """Readable claims of the DRA manager's state file, without pods that are left out."""
+        """Readable claims of the DRA manager's state file, without the pods in ``dropped``."""
         saved = self.node.dra_saved
         return () if saved is None else dra.without_pods(saved.state, self.dropped).claims or ()
 

@@ -59,7 +59,10 @@ class _Failed(Exception):
 
 
 def main(plan: str) -> NoReturn:
-    """Run the plan, and exit as the command did."""
+    """Run a command in a container, and exit as the command did.
+
+    ``plan`` is the JSON that ``running.run`` creates: the backend and the OCI configuration.
+    """
     values = json.loads(plan)
     has_terminal = terminal.has_terminal()
     end_with_parent(os.getppid(), _CANNOT_START)

@@ -24,7 +24,10 @@ class SandboxError(RequestError):
 
 
 def backends() -> list[str]:
-    """Return the backends of this machine, the preferred one first."""
+    """Return the ways to run a container on this machine, the default first.
+
+    These are ``crun`` and ``runc``, if installed, then ``namespaces``, which needs no runtime.
+    """
     return [*filter(shutil.which, _RUNTIMES), NAMESPACES]
 
 

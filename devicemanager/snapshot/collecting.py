@@ -53,8 +53,8 @@ def collect(places: Places, now: Callable[[], float] = time.time) -> Snapshot:
     """Collect a snapshot: read everything that is readable on a node. ``now`` returns seconds since
     the epoch.
 
-    The node is not changed: files are read, two PodResources methods are called, and each socket is
-    connected to and closed. Raises SnapshotError if nothing can be read.
+    The node is not changed: files are read, two PodResources methods are called, and a connection
+    to each socket is opened and closed. Raises SnapshotError if nothing can be read.
     """
     reader = _Reader()
     checkpoint, pods = _checkpoint_and_pods(reader, places)

@@ -40,10 +40,11 @@ class Places:
         plugin_dir: Path | None = None,
         config: Path | None = None,
     ) -> Places:
-        """Find the paths of the kubelet that runs on ``host``, or of the kubelet with the directory
-        ``root``.
+        """Find the paths of the node's kubelet, or of the kubelet with the directory ``root``.
 
-        If ``root`` is given, a running kubelet is ignored, because it is a different kubelet.
+        ``host`` is the root of the node's file system. If ``root`` is given, a running kubelet is
+        ignored, because it is a different kubelet. ``plugin_dir`` and ``config`` replace the paths
+        that would be found.
         """
         # A kubelet can have another directory and configuration file; only its flags show this.
         pid, flags = (_running(host) if root is None else None) or (None, {})

@@ -12,7 +12,7 @@ Out: running kubelets and plugins; failures that show what happened.
 Invariants:
 * Importing this package loads no third-party module.
 * An error on a server thread of a kubelet fails the test that uses the kubelet.
-* Processes that a test started end with the test, even if pytest is killed.
+* The processes of a test end when the test ends, even if pytest is killed.
 
 Start reading at ``pytest_plugin``, then ``factories`` and ``processes``. ``mock_podresources`` is a
 PodResources server without a kubelet. ``hardware`` writes fake ``/sys`` and ``/dev`` trees.

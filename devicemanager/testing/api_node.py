@@ -2,10 +2,9 @@
 
 Theory of operation. The server has a Node object and the controllers: it schedules pods, and
 creates, allocates, reserves and releases their ResourceClaims. After each change on the server and
-each event of the kubelet, a thread compares the pods that are bound to the node with the pods of
-the kubelet:
+each event of the kubelet, a thread compares the server's pods with the pods of the kubelet:
 
-* a pod that the scheduler cannot bind is an event of the kubelet;
+* for a pod that the scheduler cannot bind, the thread publishes an event of the kubelet;
 * a pod that the kubelet does not know is admitted, and its containers start;
 * a pod that is being deleted is terminated, and then removed from the server;
 * the status of a pod, and the devices of the node, are written to the server when they have
@@ -72,7 +71,7 @@ class ApiNode:
         self._stack.enter_context(Controllers(self.server, grace=math.inf))
 
     def stop(self) -> None:
-        """Stop the node, which then runs no more pods, and then the API server."""
+        """Stop the node, so that it runs no more pods; then stop the API server."""
         self._stopping.set()
         self.server.wake()
         self._stack.close()

@@ -1,4 +1,4 @@
-"""Factories of the pytest fixtures, which create kubelets and plugins and stop them afterwards."""
+"""Factories for the pytest fixtures. They create kubelets and plugins, and stop them afterwards."""
 
 from __future__ import annotations
 

@@ -239,7 +239,8 @@ class PluginProcess:
     # -- paths -----------------------------------------------------------------------
 
     def seen_path(self, path: str) -> Path:
-        """Return the path on this machine for a path as the running command sees it, without links.
+        """Return the path at which this process finds the file that the running command sees at
+        ``path``. Links are resolved.
 
         Raises ProcessEnded if the command does not run, and OSError for a loop of links.
         """
@@ -247,7 +248,9 @@ class PluginProcess:
         return resolved(Path(f"/proc/{self.pid}/root"), Path(path))
 
     def machine_path(self, path: str) -> Path:
-        """Return the path on this machine for a path of the command. Works after the exit, too.
+        """Return the path at which this process finds the file that the command sees at ``path``.
+
+        Works after the command has exited, too. Links are not resolved.
 
         With ``at_node_paths``, directories are mounted for the command. For a path in such a mount,
         the result is the path in the mounted directory. Other paths do not change.

@@ -40,7 +40,7 @@ class PodsServer:
     ``qps``: ListPods and GetPod calls per second; None disables the limit. ``burst``: calls that
     are accepted at once. ``clock`` returns seconds and is used only for the rate limit.
     ``on_error``: receives the exceptions of the source; by default they are logged. ``intercept``:
-    called with the name of each accepted method; it may wait, and may raise Rejection.
+    called for each accepted call with the name of the method; it may wait, and may raise Rejection.
     """
 
     def __init__(

@@ -284,7 +284,7 @@ _LINE = re.compile(
 
 
 def declare(lines: str) -> Library:
-    """Return the functions that ``lines`` declare, with one overload per line."""
+    """Return the functions that ``lines`` declare. Each line declares one overload."""
     found: dict[str, list[Overload]] = {}
     for line in filter(None, lines.splitlines()):
         match = _LINE.fullmatch(line)

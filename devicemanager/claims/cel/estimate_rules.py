@@ -1,7 +1,8 @@
 """Rules for the cost of calls, and for the size of their results, before evaluation.
 
 In:  a call with the types and sizes of its arguments.
-Out: bounds of its cost, without its arguments, and of the size of its result.
+Out: bounds of the cost of the call itself (without the cost of its arguments), and of the size of
+     its result.
 
 The rules are those of cel-go (checker/cost.go and ext, v0.26) and of Kubernetes
 (apiserver/pkg/cel/library/cost.go, v0.36).

@@ -1,7 +1,8 @@
-"""Operators, and functions whose errors differ from those of other functions.
+"""Operators, and the functions ``size``, ``matches`` and ``type``.
 
-These functions accept values of all types and check the types themselves, because cel-go runs them
-without an overload (interpreter/interpretable.go, v0.26).
+cel-go does not choose an overload by the types of the arguments before it calls these functions
+(interpreter/interpretable.go, v0.26). So they accept values of all types and check the types
+themselves, and their errors differ from those of other functions.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A step gets the ``Scope`` of the evaluation. It returns a value or raises CelError, and charges its
 cost. The functions here build a step from the steps of the node's children, as
-interpreter/interpretable.go of cel-go (v0.26) does.
+interpreter/interpretable.go of cel-go (v0.26) does. The docstring of such a function describes what
+its step does.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _value_or_error(step: Step, scope: Scope) -> Value:
 
 
 def constant(value: Value) -> Step:
-    """Return a step without cost."""
+    """Return a step that returns ``value``, at no cost."""
     return lambda _: value
 
 
@@ -108,7 +109,10 @@ def charged(step: Step) -> Step:
 
 
 def uncharged(step: Step) -> Step:
-    """Return a step that evaluates ``step``, and costs one unit less. ``step`` reads a variable."""
+    """Return a step that evaluates ``step`` and costs one unit less than ``step``.
+
+    This is the unit that ``step`` charges for reading a variable.
+    """
 
     def run(scope: Scope) -> Value:
         scope.meter.cost -= 1
@@ -367,7 +371,11 @@ def _charge_present(found: Optional, scope: Scope) -> Optional:
 
 
 def or_value(optional: Step, other: Step, is_1_37: bool) -> Step:
-    """Evaluate ``optional.orValue(other)``, and ``other`` only if needed."""
+    """Evaluate ``optional.orValue(other)``; evaluate ``other`` only if ``optional`` has no value.
+
+    ``is_1_37``: True to raise CelError if ``optional`` is not an optional value, as Kubernetes 1.37
+    does. Kubernetes 1.36 returns such a value.
+    """
 
     def run(scope: Scope) -> Value:
         value = _optional(optional(scope), is_1_37)
@@ -379,7 +387,11 @@ def or_value(optional: Step, other: Step, is_1_37: bool) -> Step:
 
 
 def or_optional(optional: Step, other: Step, is_1_37: bool) -> Step:
-    """Evaluate ``optional.or(other)``, and ``other`` only if needed."""
+    """Evaluate ``optional.or(other)``; evaluate ``other`` only if ``optional`` has no value.
+
+    ``is_1_37``: True to raise CelError if ``optional`` is not an optional value, as Kubernetes 1.37
+    does. Kubernetes 1.36 returns such a value.
+    """
 
     def run(scope: Scope) -> Value:
         value = _optional(optional(scope), is_1_37)

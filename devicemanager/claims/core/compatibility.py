@@ -1,6 +1,6 @@
 """Compatibility groups: which devices may use a counter set together.
 
-Devices that use a counter set have a group in common, or all of them have no groups
+All devices that use a counter set must have a group in common, or none of them may have groups
 (``compatibilityGroupIntersection`` of structured/internal/experimental, v1.37).
 """
 

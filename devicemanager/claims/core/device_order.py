@@ -49,8 +49,8 @@ class Constraint(Protocol):
     """Rule about the devices of several requests of one claim. Methods add and remove these
     devices.
 
-    ``values`` are a device's values of the attribute that the rule compares. A device without this
-    attribute violates the rule.
+    ``request`` is the index of a request. ``values`` are a device's values of the attribute that
+    the rule compares. A device without this attribute violates the rule.
     """
 
     def add(self, request: int, values: Values) -> bool:
@@ -78,7 +78,7 @@ class Match:
         return True
 
     def remove(self, request: int) -> None:
-        """Restore the shared values before the latest device."""
+        """Remove the latest device: restore the shared values from before it was added."""
         self.common.pop()
 
 
@@ -180,8 +180,9 @@ class OrderedProblem:
     def answer(self, picks: int) -> list[list[Pick]] | None:
         """Return the picks of each claim; None if there is no answer.
 
-        ``picks``: number of picks after which the search prunes. Raises OutOfStepsError if the step
-        budget is spent, and EveryError if an option needs a device that violates a constraint.
+        After ``picks`` picks, the search starts again, and skips parts that cannot contain an
+        answer. Raises OutOfStepsError if the step budget is spent, and EveryError if an option
+        needs a device that violates a constraint.
         """
         self.steps.begin_first_fit(None if self.keeps_reservations else picks)
         try:

@@ -6,7 +6,7 @@ Out: the first answer in the documented order; None means that there is no answe
 The documented order. The devices of an earlier slot matter more than those of all later slots.
 For one slot, these rules apply one after another:
 
-1. Fewer devices come before more (only shared requests have a choice).
+1. Fewer devices come before more. Only the number of devices of a SHARED slot can vary.
 2. Devices of one pool come before devices of several pools; pools are in their sorted order.
 3. Devices with lower numbers come first.
 """

@@ -127,7 +127,9 @@ class Inventory:
 
     @classmethod
     def in_order(cls, pools: Iterable[Pool]) -> Inventory:
-        """Return an inventory whose search considers pools in this order, not by driver and name.
+        """Return an inventory with the pools in this order, not sorted by driver and name.
+
+        A search considers pools in the order of the inventory.
 
         Raises ValueError for two devices with the same key.
         """

@@ -102,7 +102,7 @@ class Ledger:
         return use is not None and _any_exclusive(use.grants.values())
 
     def allocated_amounts(self, device: DeviceKey) -> Amounts:
-        """Return the amount of each resource of the device that is allocated to claims.
+        """Return how much of each resource of the device is allocated to claims.
 
         Amounts are in nano-units. The result is empty for a device that is not shared.
         """

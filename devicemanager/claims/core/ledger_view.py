@@ -96,7 +96,7 @@ class LedgerView:
     def usable(self, alternative: Alternative) -> int:
         """Return the set of devices that are eligible for an alternative and available.
 
-        Devices whose charge exceeds the headroom of their pool are not available, except to
+        Devices whose charge exceeds the headroom of their pool are available only to requests with
         admin access. The result is cached for each alternative.
         """
         found = self._usable.get(id(alternative))

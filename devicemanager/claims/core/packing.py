@@ -1,8 +1,8 @@
 """Choose devices of one pool if each budget pays for only one device.
 
 In:  the budgets that each device charges, and the demands for devices.
-Out: one device for each unit of demand; no two of them charge the same budget. None if there is no
-     such choice.
+Out: the devices for each demand; no two of the devices charge the same budget. None if this is
+     impossible.
 """
 
 # Two devices that charge the same budget exclude each other. So this is the search for an
@@ -45,9 +45,10 @@ class Packing:
                 self._excludes[number] |= budget
 
     def find(self, free: int, missing: tuple[int, ...], picks: Picks = ()) -> Picks | None:
-        """Return picks for all ``missing`` devices of each demand from the ``free`` devices.
+        """Return ``picks``, completed with devices from the set ``free`` for all demands.
 
-        Return None if there are none. Raises OutOfStepsError if the step budget is spent.
+        ``missing``: for each demand, the number of devices that it still needs. Return None if the
+        demands cannot be satisfied. Raises OutOfStepsError if the step budget is spent.
         """
         # Each round picks no device of one part. A pick is a recursive call.
         while any(missing):

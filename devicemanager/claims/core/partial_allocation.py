@@ -152,10 +152,10 @@ class PartialAllocation:
     # -- constraints -------------------------------------------------------------------
 
     def fix_values(self, slot: Slot, number: int) -> list[int]:
-        """Set the values that a slot's match constraints require to those of a device.
+        """Fix the values of a slot's match constraints to those of a device.
 
-        All later devices must have these values. A constraint that already requires a value keeps
-        it. Return the indexes of the constraints that got their value in this call.
+        All later devices must have the fixed values. A value that is already fixed does not change.
+        Return the indexes of the constraints whose values this call has fixed.
         """
         fixed = [place for place in slot.constraints if not self._agreed[place]]
         for place in fixed:

@@ -56,8 +56,8 @@ def rejections(
 
     If requests do not fit even alone, the result has these requests, and all requests that were not
     examined because the steps ran out. If every request fits alone, the result has requests that do
-    not fit together, but do if any one of them is left out. ``fits`` searches for devices for
-    claims, with ``steps``.
+    not fit together, but do if any one of them is left out. ``fits`` returns True if a search finds
+    devices for claims; it must use ``steps``.
     """
     call = _Reasons(view, ledger, claims, limits, steps)
     sieved = [[call.sieve(choice) for choice in choices] for choices in _choices(claims)]

@@ -40,7 +40,7 @@ class StepBudget:
         self._picks_end = total
 
     def reserve(self, amount: int) -> None:
-        """Reserve steps for later; with 0, make the reserved steps available."""
+        """Reserve steps for explaining a rejection; 0 makes the reserved steps available."""
         self._reserved = amount
         self._next = min(self._next, self._total - amount)
 

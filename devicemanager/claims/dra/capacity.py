@@ -67,7 +67,10 @@ class Range:
     step: Amount | None
 
     def in_milli(self, is_enabled: bool) -> bool:
-        """True if the range is computed in thousandths (``useMilli``)."""
+        """True if amounts in the range are computed in thousandths (``useMilli``).
+
+        ``is_enabled``: True if the feature gate DRAFractionalCapacityRange is enabled.
+        """
         bounds = [each for each in (self.min, self.max, self.step) if each is not None]
         if not is_enabled or not all(_is_milli(each) for each in bounds):
             return False
@@ -108,7 +111,8 @@ class Capacity:
         """Return the amount that a request consumes: the requested amount, rounded up by the
         policy.
 
-        ``wanted``: the requested amount; None if the request does not name this capacity. Raises
+        ``wanted``: the requested amount. None means that the request does not name this capacity.
+        It then consumes the default of the policy; without a default, the whole capacity. Raises
         CapacityError.
         """
         if wanted is None:

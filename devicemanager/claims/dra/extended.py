@@ -23,8 +23,9 @@ _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 def classes_by_resource(classes: Iterable[Object]) -> dict[str, str]:
     """Return the device class of each extended resource, by resource name.
 
-    A class NAME serves the resource in its spec, and ``deviceclass.resource.kubernetes.io/NAME``.
-    If several classes serve one resource, the newest is used.
+    A class NAME serves the resource ``deviceclass.resource.kubernetes.io/NAME``. It also serves the
+    resource in its field ``spec.extendedResourceName``, if set. If several classes serve one
+    resource, the newest is used.
     """
     found: dict[str, str] = {}
     ordered = sorted(classes, key=lambda each: str(each["metadata"]["name"]))
@@ -77,8 +78,9 @@ def owner_reference(pod: Object) -> dict[str, Any]:
 def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
     """Return the requests for a pod's extended resources.
 
-    ``resources``: device class by resource. Init containers run first, so they use the requests of
-    later containers. For devices beyond these, all init containers share one request.
+    ``resources``: device class by resource. An init container ends before later sidecars and app
+    containers start, so it uses the devices of their requests. If it needs more devices, it also
+    uses one request that all init containers share.
     """
     spec = pod["spec"]
     initial = list(spec.get("initContainers") or ())

@@ -26,7 +26,7 @@ class StaleMatch:
         return True
 
     def remove(self, request: int) -> None:
-        """Undo ``add``, but keep the narrowed values."""
+        """Remove the latest device, but do not change the common values."""
         self.count -= 1
 
 

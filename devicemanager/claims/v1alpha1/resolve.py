@@ -197,9 +197,10 @@ class Resolver:
     def resolve(self, claim: api.DeviceClaim) -> ResolvedClaim:
         """Translate a claim into an input of the search.
 
-        Raises ClaimsError for a class that does not exist or has another type, and for a
-        forbidden use of a class with admin access. No change of pools can fix these errors.
-        Raises ConstraintsCutOff if the steps of the call are spent.
+        Raises ClaimsError for a class that does not exist, for a class whose device type is not
+        the one that the claim requests, and for a forbidden use of a class with admin access. No
+        change of pools can fix these errors. Raises ConstraintsCutOff if the steps of the call are
+        spent.
         """
         labelled = [_labelled(number, each) for number, each in enumerate(claim.claims)]
         # Find all classes first: a missing class is an error even in an unneeded alternative.

@@ -1,4 +1,4 @@
-"""ResourceClaims of one node: read for the kubelet, and the status of their devices."""
+"""Read ResourceClaims for the kubelet of one node, and write the status of their devices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class NodeClaims:
     def write_devices(
         self, claims: Iterable[ClaimInfo], unhealthy: Mapping[str, frozenset[str]]
     ) -> None:
-        """Write ``status.devices`` of prepared claims. ``unhealthy``: devices by driver."""
+        """Write ``status.devices`` of prepared claims.
+
+        ``unhealthy`` has the names of the unhealthy devices, by driver.
+        """
         for claim in claims:
             try:
                 self._write(claim, unhealthy)

@@ -58,7 +58,11 @@ class NodeDra:
             self._slices.refresh()
 
     def on_kubelet_event(self, event: Event) -> None:
-        """Wipe slices after a restart of the kubelet, and write the status of devices."""
+        """Handle an event of the kubelet.
+
+        After a restart, wipe the slices. After claims were prepared or the health of a device has
+        changed, write the status of the pod's devices, if the option ``device_status`` is set.
+        """
         if event.kind is EventKind.STARTED and self._slices is not None:
             self._slices.restarted()
         if event.kind in _WITH_DEVICES and event.pod and self._node.options.device_status:

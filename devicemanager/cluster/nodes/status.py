@@ -154,15 +154,14 @@ class NodeStatusUpdater:
         return hash((counts, self._state.errors, self._state.pressures, self.boots, version))
 
     def compare(self, node: JsonObject) -> None:
-        """Compare the amounts of a Node object with those that were written last.
+        """Compare capacity and allocatable of a Node with the values that were written last.
 
         If another client has changed them, the next ``update`` writes the status again.
         """
         self._is_changed = self._amounts not in (0, _amounts(node))
 
     def was_written(self, status: JsonObject, node: JsonObject) -> None:
-        """Record that ``status`` was written, and store those of its values that later updates
-        need.
+        """Record that ``status`` was written, and keep only the values that later updates need.
 
         ``node`` is the Node object that the server stored.
         """

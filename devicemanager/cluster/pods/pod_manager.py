@@ -186,7 +186,10 @@ class PodState:
 
     @contextmanager
     def held(self, lock: threading.Lock) -> Iterator[None]:
-        """Queue no writes of the status inside the ``with`` block. ``lock`` guards ``holds``."""
+        """Prevent writes of the status from being queued inside the ``with`` block.
+
+        ``lock`` is ``PodManager.lock``, which guards ``holds``.
+        """
         with lock:
             self.holds += 1
         try:

@@ -288,7 +288,8 @@ class PodSync:
     # -- periodic work and end -------------------------------------------------------------
 
     def reconcile(self) -> None:
-        """Write statuses again that another client has changed, and retry starts that failed."""
+        """Write the statuses again that another client has changed, and start the containers again
+        that failed to start."""
         self._statuses.reconcile()
         for pod in self._pods.all():
             if pod.needs_start and pod.stage is Stage.RUNNING:

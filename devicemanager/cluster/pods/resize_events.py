@@ -35,7 +35,10 @@ def resize_summary(spec: Mapping[str, Any]) -> str:
 
 
 class ResizeEvents:
-    """Reporter of the resizes of one node's pods, which also completes slow resizes."""
+    """Writer of the events about resizes of one node's pods.
+
+    It also completes a resize after the ``resize_delay`` of the pod.
+    """
 
     __slots__ = ("_loop", "_node")
 

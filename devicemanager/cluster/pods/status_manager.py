@@ -1,4 +1,4 @@
-"""Writer of pod statuses, which also deletes pods whose containers have stopped
+"""Write pod statuses, and delete the pods whose containers have stopped
 (``pkg/kubelet/status/status_manager.go``).
 
 A status is written if it differs from the status that was written last. Requests for one pod are
@@ -81,7 +81,7 @@ class StatusManager:
         self._node.work_queue.put(priority, pod.uid, partial(self._sync, pod))
 
     def changed_later(self, pod: PodState) -> None:
-        """Queue a write of the pod's status in a second."""
+        """Queue a write of the pod's status after one second."""
         clock = self._node.clock
         clock.call_at(clock.monotonic() + _LATER, partial(self.changed, pod))
 
@@ -257,7 +257,7 @@ class StatusManager:
             pod.needs_reconcile = True
 
     def reconcile(self) -> None:
-        """Write all statuses again, because another client may have changed them."""
+        """Queue a write of each status that another client has changed, and retry failed writes."""
         for pod in self._pods.all():
             if pod.needs_reconcile:
                 self.changed(pod)

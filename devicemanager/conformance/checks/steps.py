@@ -96,8 +96,8 @@ def assume_new_list(run: CheckRun, resource: str | None = None) -> dp.ListAndWat
 def check_sent(run: CheckRun, since: Mark, after: str) -> None:
     """Raise Failed if the plugin has sent no device list since the mark.
 
-    The mark is from before a change, which ``after`` names. A plugin that sends no list for a
-    broken device either has the bug of check W07; the failure then refers to W07.
+    The mark is from before a change, which ``after`` names. If check W07 fails in the same run, the
+    cause is the same. Then this check is skipped with a reference to W07.
     """
     if silence := run.silence_since(since, after):
         raise Failed(silence, cause="W07", symptom="the node keeps the devices of the first list")

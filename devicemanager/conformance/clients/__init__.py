@@ -1,8 +1,8 @@
 """Conformance checks of PodResources clients: exporters and agents.
 
-Theory of operation. The suite starts a scripted kubelet and the client, as a process. It changes
-the kubelet's responses, and observes the client only from outside: does it exit, hang, leak, call
-too often, or continue? What the client publishes is not checked, except for its metrics page.
+Theory of operation. The suite starts a scripted kubelet, and runs the client as a separate process.
+It changes the kubelet's responses, and observes the client only from outside: does it exit, hang,
+leak, call too often, or continue? Of what the client publishes, only its metrics page is checked.
 
 In:  a ``ClientUnderTest`` (command, environment, metrics URL), checks, ``ClientLimits``.
 Out: a ``ClientReport`` with a ``Verdict`` per check.

@@ -150,10 +150,10 @@ class ClientRun:
         return list(found)
 
     def wait_answered(self, after: str, since: int, count: int = 1) -> None:
-        """Wait for calls that get a response. Raises Failed like ``wait_calls``.
+        """Wait for ``count`` calls that get a response. Raises Failed like ``wait_calls``.
 
-        If the client also calls other methods, only calls of List count. A second List shows that
-        the client has processed the first response.
+        If the client has ever called List, only calls of List count. A second List shows that the
+        client has processed the first response.
         """
         lists = any(call.rpc == "List" for call in self.kubelet.calls())
 
@@ -168,8 +168,12 @@ class ClientRun:
             raise Failed(f"the client exited after {after}: {self.process.exit_text()}")
 
     def rate(self, since: int, begin: float, scrapes: int) -> tuple[float, int]:
-        """Return calls per second since ``begin``, and the number of all calls. The rate excludes
-        calls that reads of the metrics page may cause."""
+        """Return the calls per second since the time ``begin``, and the number of all calls since
+        the mark ``since``.
+
+        ``scrapes`` is the value of the property ``scrapes`` at ``begin``. The rate does not include
+        calls that the client may make when its metrics page is read.
+        """
         count = self.kubelet.mark() - since
         free = (self.scrapes - scrapes) * self.limits.calls_per_scrape
         return max(0, count - free) / (time.monotonic() - begin), count

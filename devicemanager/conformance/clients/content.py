@@ -57,7 +57,8 @@ def _pod(name: str, *devices: ContainerDevices, cpu_ids: tuple[int, ...] = ()) -
 def ordinary(resources: Sequence[str], first: int = 0, count: int = 2) -> Content:
     """Return ``count`` pods with one device of each resource, and a pod without devices.
 
-    ``first`` is the number of the first pod. Pods share eight devices of each resource.
+    ``first`` is the number of the first pod. The node has eight devices of each resource, and pod I
+    has the device with the number I modulo 8.
     """
     pods = [
         _pod(
@@ -77,8 +78,11 @@ def empty_pods() -> Content:
 
 
 def on_nodes(resources: Sequence[str], nodes: Sequence[int] = _UNKNOWN_NODES) -> Content:
-    """Return pods whose devices are on the NUMA nodes ``nodes``; by default on nodes that no
-    machine has. The last device is on all of them."""
+    """Return pods with devices on the NUMA nodes ``nodes``, which by default no machine has.
+
+    There is a pod for each of the nodes, a pod with devices on all of them, and a pod with devices
+    on no node.
+    """
     places: list[tuple[int, ...]] = [(node,) for node in nodes]
     pods = tuple(
         _pod(

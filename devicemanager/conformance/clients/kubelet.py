@@ -36,7 +36,10 @@ _CONNECTED = "03"
 
 
 def respond(method: Method, request: bytes) -> bytes:
-    """Return the response of a kubelet."""
+    """Return the response of a kubelet to a call; the default of ``ScriptedKubelet.respond``.
+
+    The content is that of the last ``ScriptedKubelet.show``.
+    """
     return method.answer(request)
 
 

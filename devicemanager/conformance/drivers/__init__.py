@@ -14,8 +14,8 @@ Out: a ``Report``, as for plugins. ``resources`` has the name of the driver.
 * ``recognition`` decides whether a program is a plugin or a driver, by what it registers.
 
 Invariants:
-* The checks demand only what the kubelet or the operator of a node needs. So a call may fail as a
-  whole or in its entry, and claims may have no CDI device.
+* The checks demand only what the kubelet or the operator of a node needs. So a driver may report an
+  error for the whole call or only in the entry of a claim, and a claim may have no CDI device.
 * A check uses devices that the driver has published, in an allocation that a scheduler could make.
 
 Start reading with ``checks/claims.py``.

@@ -61,9 +61,10 @@ def claim_with(
     config: Sequence[_Object] = (),
     requests: Sequence[_Object] = (),
 ) -> dict[str, Any]:
-    """Return a ResourceClaim with these results.
+    """Return a ResourceClaim with the allocation results ``results``.
 
-    ``requests``: the requests of its spec; by default one request for the devices of all results.
+    ``requests``: the requests in the spec of the claim; by default one request for the devices of
+    all results.
     """
     wanted = [
         {

@@ -23,8 +23,12 @@ def is_driver(
     on_wait: OnWait | None = None,
     stages: Stages | None = None,
 ) -> bool:
-    """True if the program is a DRA driver: its command has a placeholder of drivers, or it
-    registers as a driver. The program is started once.
+    """True if the program is a DRA driver.
+
+    The first case that applies decides:
+    1. The command or environment has a placeholder of drivers: True.
+    2. ``plugin`` has resources or directories of hardware, which drivers do not get: False.
+    3. All other programs are started once: True if the program registers as a driver.
 
     Raises CheckError if it registers nothing within ``start_seconds``.
     """

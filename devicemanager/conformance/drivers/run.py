@@ -219,9 +219,11 @@ class DriverRun(SuiteRun):
         self.until(is_stable, self.limits.publish_seconds)
 
     def wait_slices(self, after: str) -> float:
-        """Wait until all slices are published. Return the seconds that this took.
+        """Wait until the slices of all published pools are complete. Return the seconds that this
+        took.
 
-        Raises Failed after ``repair_seconds``; ``after`` names the cause in the error.
+        Raises Failed after ``repair_seconds`` or if the driver exits; ``after`` names the cause in
+        the error.
         """
         took = self.until(
             lambda: self.plugin.has_exited or not self.incomplete(), self.limits.repair_seconds
@@ -246,7 +248,7 @@ class DriverRun(SuiteRun):
         return [each for each in found if each.verb in WRITES]
 
     def rejected(self, resource: str, subresource: str = "") -> list[str]:
-        """Return why the API server rejected writes, the oldest first."""
+        """Return the messages of the writes that the API server rejected, the oldest first."""
         found = self.writes(resource, subresource)
         return [_shortened(each.message) for each in found if each.code in (400, 403, 422)]
 

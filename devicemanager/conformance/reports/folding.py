@@ -18,8 +18,8 @@ _LEAST_REPEATS = 2
 def fold(
     lines: Sequence[_T], text: Callable[[_T], str] = str, least: int = _LEAST_REPEATS
 ) -> Iterator[_T | str]:
-    """Iterate over lines. A line or block of lines that repeats is followed by one text that says
-    how often.
+    """Iterate over lines. For a line or block of lines that repeats, yield it once, and then one
+    text with the number of repetitions.
 
     Lines are equal if they differ only in numbers. Fewer than ``least`` repetitions are not folded.
     """

@@ -182,7 +182,8 @@ _SVG = """\
 def render_badge(report: Report) -> str:
     """Return an SVG image with the passed profile: ``core``, ``resilient`` or ``complete``.
 
-    For none, it is ``failing`` if a check of ``core`` failed, and ``incomplete`` otherwise.
+    If no profile is passed, the image says ``failing`` if a check of ``core`` has failed, and
+    ``incomplete`` otherwise.
     """
     name = _badge_name(report)
     right = 14 + 7 * len(name)  # a character is 7 pixels wide

@@ -19,9 +19,9 @@ _LOG: Final = logging.getLogger("devicemanager")
 
 
 class NodesControlServer(ApiServer):
-    """Server of the control API for the nodes of a cluster, on ``control.sock`` in a directory,
-    mode 0600.
+    """Server of the control API for the nodes of a cluster.
 
+    It listens on the socket ``control.sock`` in a directory. The socket has mode 0600.
     Use it as a context manager, or call ``start`` and ``stop``. Nodes can join and leave while it
     serves.
     """

@@ -26,7 +26,7 @@ between kubelet versions.
 1. The container has a different number of devices than it requests: reject.
 2. A restarted kubelet does not know all pods yet, and the container is running or is a
    finished init container: nothing to do.
-3. It requests 0 devices: nothing to do.
+3. The container requests 0 devices: nothing to do.
 4. The resource is not registered, none of its devices is healthy, or a device of the container
    is unhealthy: reject.
 5. The container already has its devices: nothing to do.
@@ -197,11 +197,12 @@ class PodAllocation:
         }
 
     def note_known(self) -> None:
-        """Set ``known_before`` to the first container that requests devices and its known
-        resources.
+        """Set ``known_before``: the first container that requests devices, and those of its
+        requested resources that are known now.
 
-        The kubelet looks up these resources before it frees devices of ended pods. A resource with
-        devices in use is known (``allocateContainerResources``, v1.36).
+        The kubelet looks up these resources before it frees devices of ended pods. A resource is
+        known if it is registered or one of its devices is in use (``allocateContainerResources``,
+        v1.36).
         """
         for container, _ in self.pod.all_containers():
             if requests := self.requests(container):
@@ -214,8 +215,8 @@ class PodAllocation:
         """Return the state of the requested resources before a container gets its devices, by
         resource.
 
-        Devices that the container may reuse are not in use. If ``container`` is None, the state is
-        that for the pod as a whole, and no device is reusable.
+        Devices that the container may reuse do not count as in use. If ``container`` is None, the
+        state is that for the pod as a whole, and no device counts as reusable.
         """
         snapshots = {}
         for resource, request in requests.items():
@@ -269,8 +270,8 @@ def allocate_container(
 ) -> AllocationSteps:
     """Allocate devices, then CPUs and memory, to one container.
 
-    ``requests`` are the container's device requests; if None, they are computed. The result is
-    stored in ``allocation``, the draft of the pod's allocation.
+    ``requests`` are the container's device requests; if None, they are computed. The devices are
+    stored in ``allocation.draft``.
     """
     if requests is None:
         requests = allocation.requests(container)

@@ -1,4 +1,4 @@
-"""Admit a pod: compute topology affinity, allocate devices to each container, check the node."""
+"""Admit a pod: compute topology affinity, allocate devices, and check that its requests fit."""
 
 # Theory of operation. ``admit_pod`` is a generator like ``allocate_container``: it yields
 # requests for RPCs. At the end, ``PodAllocation`` has the draft, or ``Rejected`` is raised.

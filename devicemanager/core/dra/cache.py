@@ -39,7 +39,7 @@ class ClaimCache:
         return len(self._claims)
 
     def get(self, key: ClaimKey) -> ClaimInfo | None:
-        """Return the claim, or None if the node does not hold it."""
+        """Return the claim; None if it is not in the cache."""
         return self._claims.get(key)
 
     def put(self, claim: ClaimInfo) -> ClaimInfo:
@@ -57,7 +57,7 @@ class ClaimCache:
         return claim
 
     def remove(self, key: ClaimKey) -> None:
-        """Remove the claim; do nothing if the node does not hold it."""
+        """Remove the claim; do nothing if it is not in the cache."""
         held = self._claims.pop(key, None)
         if held is not None:
             place = bisect_left(self._keys, key)
@@ -81,7 +81,7 @@ class ClaimCache:
         return self._snapshot
 
     def of_pod(self, uid: str) -> tuple[ClaimInfo, ...]:
-        """Return the claims that the pod holds, sorted by namespace and name."""
+        """Return the claims with a reference to the pod, sorted by namespace and name."""
         return tuple(self._claims[key] for key in sorted(self._of_pods.get(uid, ())))
 
     def might_need_unprepare(self, uid: str) -> bool:
@@ -89,7 +89,7 @@ class ClaimCache:
         return uid in self._of_pods
 
     def count_skipped(self, claim: ClaimInfo, rpc: str) -> None:
-        """Count the drivers of the claim for which ``rpc`` is not called."""
+        """Count in ``skipped`` the drivers of the claim that do not need the call ``rpc``."""
         self.skipped.update(
             (rpc, name) for name, each in claim.drivers.items() if each.skipped(rpc)
         )
@@ -101,11 +101,11 @@ class ClaimCache:
         return key in self._preparing
 
     def begin_preparing(self, keys: Iterable[ClaimKey], token: object) -> None:
-        """Record that the generator with ``token`` prepares the claims."""
+        """Record that the generator that ``token`` identifies prepares the claims."""
         self._preparing.update(dict.fromkeys(keys, token))
 
     def end_preparing(self, token: object) -> None:
-        """Record that the generator with ``token`` no longer prepares claims."""
+        """Record that the generator that ``token`` identifies no longer prepares claims."""
         self._preparing = {key: each for key, each in self._preparing.items() if each is not token}
 
 

@@ -27,7 +27,7 @@ _R = TypeVar("_R", bound=_Result)
 
 
 def add_to_batches(batches: Batches, claim: ClaimInfo, targets: Iterable[Target]) -> None:
-    """Add the claim to the calls of the targets."""
+    """Add the claim to the batch of each driver or driver instance in ``targets``."""
     for target in targets:
         batches.setdefault(target, []).append(claim)
 

@@ -148,9 +148,11 @@ def claims_status(
 ) -> Mapping[str, Mapping[str, Sequence[ClaimDeviceHealth]]]:
     """Return ``allocatedResourcesStatus`` by container (``UpdateAllocatedResourcesStatus``).
 
-    Keys are ``claim:<name>`` or ``claim:<name>/<request>``, values the health of the devices. Init
-    containers and claims of extended resources are omitted. A device has the name of its first CDI
-    device. Each name occurs once. The result is empty if the kubelet does not watch health.
+    The inner keys are ``claim:<name>`` or ``claim:<name>/<request>``; the values have the health of
+    the devices. Init containers and claims of extended resources are omitted. ``resource_id`` of a
+    device is the name of its first CDI device or, without one, ``<driver>/<pool>/<device>``. Of
+    several devices with the same name under one key, only the first is listed. The result is empty
+    if the kubelet does not watch health.
     """
     found: dict[str, dict[str, Sequence[ClaimDeviceHealth]]] = {}
     if not rules.behaviour.dra_health:

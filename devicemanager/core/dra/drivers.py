@@ -137,7 +137,7 @@ class Drivers:
     # Wiping of ResourceSlices.
 
     def next_wipe(self) -> float | None:
-        """Return the time of the next deletion of slices; None if no driver waits for one."""
+        """Return the time of the next deletion of ResourceSlices; None if none is planned."""
         return min(self._wipe_at.values(), default=None)
 
     def due_wipes(self, now: float) -> list[DriverName]:

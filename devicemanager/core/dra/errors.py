@@ -6,7 +6,11 @@ from devicemanager.core.errors import DeviceManagerError, PermanentError
 
 
 class DraError(DeviceManagerError):
-    """Error of prepare, unprepare, a container or PodResources, with the kubelet's message."""
+    """Error about ResourceClaims, with the kubelet's message.
+
+    It is raised when claims are prepared or unprepared, when a container gets its CDI devices, and
+    when PodResources lists claims.
+    """
 
 
 class PermanentDraError(DraError, PermanentError):

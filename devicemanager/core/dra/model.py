@@ -1,4 +1,4 @@
-"""Claims as pods, the API server, drivers, and the DRA manager's cache represent them."""
+"""Representations of claims in pods, the API server, drivers and the DRA manager's cache."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class DriverState:
 
 @attrs.frozen
 class ClaimInfo:
-    """A claim that the node holds, in the cache and in the state file."""
+    """What the kubelet stores about a ResourceClaim, in the cache and in the state file."""
 
     namespace: str
     name: str

@@ -81,8 +81,8 @@ def pod_conditions(
     """Return the conditions that the kubelet sets for an admitted pod.
 
     ``statuses`` has the statuses of all containers of the pod. Containers in ``unready`` never
-    become ready. ``sandbox_time`` is the time at which the sandbox was created; None for
-    ``start_time``.
+    become ready. ``sandbox_time`` is the time at which the sandbox was created; if it is
+    None, ``start_time`` is used.
     """
     containers_ready = _containers_ready(pod, statuses, phase, unready, start_time)
     last = _latest(statuses.values()) or start_time

@@ -73,7 +73,7 @@ class Resize:
 def resized(pod: Pod, wanted: Pod) -> Pod:
     """Return ``pod`` with the CPU and memory of ``wanted``; the same object if nothing changes.
 
-    ``wanted`` is a newer object of the same pod. The API server accepts no other changes.
+    ``wanted`` is a newer object of the same pod. Its other changes are ignored.
     """
     newer = {container.name: container for container, _ in wanted.all_containers()}
 
@@ -100,7 +100,7 @@ def _amounts(old: Amounts, new: Amounts) -> Amounts:
 
 
 def changed_resources(old: Container, new: Container) -> frozenset[str]:
-    """Return the resources whose request or limit differs between two versions of a container."""
+    """Return which of CPU and memory have another request or limit in ``new`` than in ``old``."""
     return frozenset(
         name
         for name in RESIZABLE
@@ -110,7 +110,10 @@ def changed_resources(old: Container, new: Container) -> frozenset[str]:
 
 
 def to_restart(before: Pod, after: Pod) -> list[ContainerName]:
-    """Return the containers whose ``resizePolicy`` restarts them for a resize."""
+    """Return the names of the containers that must restart because of their ``resizePolicy``.
+
+    The resize changes the pod ``before`` to the pod ``after``.
+    """
     old = {container.name: container for container, _ in before.all_containers()}
     return [
         container.name

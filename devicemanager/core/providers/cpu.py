@@ -59,17 +59,17 @@ class CpuProvider:
 
     @property
     def allocatable_cpus(self) -> int:
-        """The set of CPUs that can be allocated exclusively."""
+        """The CPUs that can be allocated exclusively, as a bit set."""
         return bitset.union(self.per_node.values()) & ~self.reserved
 
     @property
     def free_cpus(self) -> int:
-        """The set of CPUs that can be allocated and are not in use."""
+        """The CPUs that can be allocated and are not in use, as a bit set."""
         return self.allocatable_cpus & ~self._used
 
     @property
     def shared_cpus(self) -> int:
-        """The set of CPUs that no container has exclusively, including reserved CPUs
+        """The CPUs that no container has exclusively, including reserved CPUs, as a bit set
         (``GetDefaultCPUSet``, cpumanager/state, v1.22)."""
         return bitset.union(self.per_node.values()) & ~self._used
 

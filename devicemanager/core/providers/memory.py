@@ -134,8 +134,8 @@ class MemoryProvider:
     def pod_allocated(self, pod_uid: PodUid) -> CpusAndMemory:
         """Return the memory of a whole pod, as one block per memory type.
 
-        A block has the sum of all containers, and all NUMA nodes of their blocks. Memory that a
-        later container reuses counts once.
+        The size of a block is the sum over all containers. Its nodes are all NUMA nodes of the
+        containers' blocks. Memory that a later container reuses counts once.
         """
         pod = self._pods.get(pod_uid, NOTHING)
         nodes: dict[str, set[int]] = {}

@@ -138,7 +138,8 @@ def layout_hints(layout: DeviceLayout, available: int, reusable: int, request: i
     """Return the hints for a request of devices (``generateDeviceTopologyHints``,
     devicemanager/topology_hints.go, v1.32).
 
-    ``available`` and ``reusable`` are the sets of devices that can be allocated.
+    ``available`` and ``reusable`` are sets of devices; both can be allocated. Each hint has at
+    least one node of every reusable device.
     """
     # All reusable devices must touch every hint, but devices in ``elsewhere`` touch no hint.
     if reusable & layout.elsewhere:

@@ -124,8 +124,9 @@ def ranked_unpreferred(
 ) -> list[int]:
     """Return the sets of NUMA nodes that result from all combinations of hints, best first.
 
-    Results that are not preferred have this order: the wanted number of nodes, then the smallest
-    average distance if ``prefer_closest``, then the lowest node IDs.
+    The order is that of results that are not preferred. Sets with the wanted number of nodes
+    (``wanted_size``) come first, then smaller sets, then larger sets. Among sets of the same size,
+    the smallest average distance decides if ``prefer_closest``, then the lowest node IDs.
     """
     wanted = wanted_size(hints)
 
@@ -143,8 +144,8 @@ def fittest(topology: NumaTopology, masks: Collection[int], prefer_closest: bool
     """Return the best of several sets of NUMA nodes.
 
     The best set has the fewest nodes. With ``prefer_closest``, the smallest average distance
-    decides between sets of one size. Then the lowest node IDs decide (``NUMAInfo.Narrowest`` and
-    ``NUMAInfo.Closest``, topologymanager/numa_info.go, v1.32).
+    decides between sets of the same size. Then the lowest node IDs decide
+    (``NUMAInfo.Narrowest`` and ``NUMAInfo.Closest``, topologymanager/numa_info.go, v1.32).
     """
     size = min(mask.bit_count() for mask in masks)
     narrowest = [mask for mask in masks if mask.bit_count() == size]

@@ -203,8 +203,8 @@ def configure(
     """Validate topology settings in the kubelet's order and return the policy (``NewManager``,
     topologymanager/topology_manager.go, v1.32).
 
-    Raises TopologyConfigError for invalid settings. Policy ``none`` ignores options and scope.
-    Up to v1.27, it checks the options.
+    Raises TopologyConfigError for invalid settings. Policy ``none`` ignores the scope
+    and, from v1.28 on, the options.
     """
     rules = rules or OptionRules()
     if policy == PolicyName.NONE and not rules.none_checks:

@@ -28,15 +28,15 @@ def describe(behaviour: str, version: KubeletVersion) -> str:
 
 
 def warning(version: KubeletVersion) -> str:
-    """Return a warning if no release of the minor version was compared with a real kubelet;
-    otherwise empty."""
+    """Return a warning if the mock of this minor version was not compared with a real kubelet;
+    otherwise an empty text."""
     if version.minor in VERIFIED:
         return ""
     return f"the mock of kubelet {version} was not compared with a real kubelet"
 
 
 def basis(version: KubeletVersion) -> str:
-    """Return how far the behaviour of a version was compared with a real kubelet."""
+    """Return a text that says how the mock of a version was compared with a real kubelet."""
     verified = VERIFIED.get(version.minor)
     if verified is None:
         return read_basis(version)
@@ -49,7 +49,7 @@ def read_basis(version: KubeletVersion) -> str:
 
 
 def dra_basis(version: KubeletVersion) -> str:
-    """Return how far the DRA manager of a version was compared with a real DRA manager."""
+    """Return a text that says how the mock's DRA manager was compared with a real DRA manager."""
     compared = {KubeletVersion.parse(each).minor: each for each in DRA_COMPARED}
     release = compared.get(version.minor)
     if release is None:

@@ -53,7 +53,10 @@ class KubeletVersion:
 
     @property
     def release(self) -> str:
-        """The version as a release, such as ``v1.28.2``; ``v1.28.0`` without a patch."""
+        """The version as a release, such as ``v1.28.2``.
+
+        A version without a patch gets the patch 0 here, although it stands for the newest one.
+        """
         return f"v1.{self.minor}.{self.patch or 0}"
 
     def __str__(self) -> str:

@@ -80,7 +80,7 @@ class DriverRecorder:
 
     @property
     def calls(self) -> int:
-        """Number of recorded calls, reports and stream ends so far."""
+        """Number of recorded calls, health reports and ends of streams so far."""
         return self._writer.calls
 
     def start(self) -> Self:

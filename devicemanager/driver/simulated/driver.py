@@ -1,9 +1,9 @@
 """The simulated driver.
 
-NodePrepareResources reads the claim's allocation from ``claims``, writes a CDI file with one device
-for each allocated device, and responds with the devices. It is idempotent: a repeated call returns
-the same response and writes a missing CDI file again. Without ``claims``, a claim gets the next
-free device.
+NodePrepareResources gets the claim from the argument ``kubelet`` or ``claims`` of the driver. It
+writes a CDI file with one device for each allocated device, and responds with the devices. It is
+idempotent: a repeated call returns the same response and writes a missing CDI file again. Without
+both arguments, a claim gets the next free device.
 """
 
 from __future__ import annotations

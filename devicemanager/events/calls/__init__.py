@@ -1,6 +1,6 @@
 """The log of calls between the kubelet and its plugins.
 
-Input: ``kubelet.registration`` reports every RPC, to a plugin or from a plugin, to a
+Input: ``kubelet.registration`` records every RPC between the kubelet and a plugin in a
 ``CallLog``. Output: immutable ``Call`` values, which can be searched by criteria and written as
 JSON lines (``file``).
 

@@ -13,7 +13,8 @@ Out:  calls to drivers (``connection``), the file ``dra_manager_state`` (``state
 Invariants:
 
 * No lock is held during a call, a file write, an event or a request to the API server.
-* The state file is on disk before the first driver is called, and again before a pod starts.
+* When claims are prepared, the state file is written before the first driver is called. It is
+  written again before the pod starts.
 * A registration is identified by its number. The end of an old connection does not affect a new
   registration.
 

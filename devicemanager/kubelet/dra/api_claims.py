@@ -25,8 +25,8 @@ _VERSIONS = ("v1", "v1beta2", "v1beta1")
 class ApiClaims:
     """Claim source that gets each claim from an API server. Thread-safe.
 
-    The watch of the node's slices uses ``is_closing``, ``wait``, ``attempt`` and ``stream``. The
-    argument ``path`` is relative to the API version.
+    The watch of the node's slices uses ``is_closing``, ``wait``, ``attempt`` and ``stream``. Their
+    argument ``path`` is relative to the API version, such as ``resourceslices``.
     """
 
     def __init__(self, client: ApiClient, node: str, changed: Callable[[str], None]) -> None:
@@ -57,7 +57,10 @@ class ApiClaims:
     def attempt(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None
     ) -> JsonObject:
-        """Send a request to the first API version that the server has."""
+        """Send a request with the API version that worked last.
+
+        If the server does not have this version, try the other versions.
+        """
         first = self._version
         others = [each for each in _VERSIONS if each != first]
         for version in (first, *others):
@@ -77,10 +80,10 @@ class ApiClaims:
     def stream(
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AbstractContextManager[Iterator[bytes]]:
-        """Open a watch in the API version that the server has; return a context manager with its
-        lines.
+        """Open a watch, and return a context manager for an iterator over the lines of the watch.
 
-        The watch raises Unavailable after ``silence`` seconds without a byte.
+        The API version is the one that worked last. The watch raises Unavailable after
+        ``silence`` seconds without a byte.
         """
         return self._client.stream(f"{_GROUP}/{self._version}/{path}", query, silence=silence)
 

@@ -83,8 +83,8 @@ class ResourceClaims:
     # -- as an API server ------------------------------------------------------------
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Internal: return a ResourceClaim. If it does not exist, raise the error of an API
-        server."""
+        """Internal: return a ResourceClaim. Raises ClaimFetchError if it does not exist, with the
+        message of an API server, or if ``fail`` was called for it."""
         with self._lock:
             if error := self._errors.get((namespace, name)):
                 raise ClaimFetchError(error)
@@ -102,7 +102,7 @@ class ResourceClaims:
             return [self._claims[key] for key in sorted(self._claims)]
 
     def wipe(self, selector: str) -> None:
-        """Internal: do nothing. This source has no ResourceSlices of drivers."""
+        """Internal: do nothing. ResourceSlices that were added with ``offer`` are not deleted."""
 
     def close(self) -> None:
         """Internal: do nothing. This source has no requests."""

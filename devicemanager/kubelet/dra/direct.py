@@ -22,7 +22,7 @@ def call_driver(
     claims: Iterable[str],
     endpoint: str | None,
 ) -> dict[str, ClaimResult]:
-    """Call a driver for claims, given as ``NAMESPACE/NAME``, and return its results by UID.
+    """Call a driver for claims, given as ``NAMESPACE/NAME``, and return its results by claim UID.
 
     Raises RequestError for an unknown claim or driver, and RpcError if the call fails.
     """

@@ -86,8 +86,8 @@ class Instances:
     def register(self, driver: str, endpoint: str, services: tuple[str, ...], pid: int) -> Instance:
         """Register an instance and connect to it in the background.
 
-        Raises DriverRejected with the kubelet's text, and LimitReached if the process or all
-        processes have too many registrations.
+        Raises DriverRejected with the kubelet's text. Raises LimitReached if the process ``pid``
+        has too many registrations, or if all processes together have too many.
         """
         self._check_limit(pid)
         with self._state.lock:

@@ -289,7 +289,7 @@ class DraManager:
             return str(error)
 
     def status(self, pods: Collection[ClaimUser] = ()) -> DraStatus:
-        """Return the registered drivers, the claims of the node, and the slices in memory.
+        """Return the registered drivers, the node's claims, and the known ResourceSlices.
 
         ``pods`` are the pods that use DRA.
         """
@@ -416,7 +416,7 @@ class DraManager:
         return of_containers.resource_statuses(status.get(container, {}))
 
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
-        """Store a health report of an instance. Report changes to the affected pods.
+        """Store a health report of an instance. Queue the pods whose devices changed health.
 
         ``ignored`` is the number of entries of the report that were not read.
         """

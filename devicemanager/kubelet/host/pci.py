@@ -20,7 +20,7 @@ __all__ = ["HostDevices", "PciUnavailable", "addresses", "assign", "find", "reso
 
 @attrs.frozen
 class HostDevices:
-    """PCI devices of the host that have the vendor and product IDs given to ``find``."""
+    """PCI devices of the host with the vendor and product IDs in the settings given to ``find``."""
 
     sysfs: Path
     addresses: Mapping[tuple[str, str], tuple[str, ...]]

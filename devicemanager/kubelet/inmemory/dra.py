@@ -152,8 +152,10 @@ class InMemoryDra:
     # -- drivers ---------------------------------------------------------------------
 
     def driver_changed(self, driver: str) -> None:
-        """Apply a change of a driver's state: register or deregister the driver, and report to its
-        pods that health has changed."""
+        """Apply a change of a driver's state: register or deregister the driver.
+
+        Queue the pods that have claims of the driver, because device health may have changed.
+        """
         now = self._clock.monotonic()
         with self._lock:
             is_registered = any(each.driver == driver for each in self._drivers)

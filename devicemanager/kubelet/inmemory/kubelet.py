@@ -64,7 +64,7 @@ class InMemoryKubelet:
 
     It makes the same decisions as ``MockKubelet`` and has the same methods for pods and devices.
     Thousands of in-memory kubelets fit into one process. The constructor starts the kubelet;
-    ``stop`` and ``start`` simulate a node that goes down. All methods are thread-safe.
+    ``stop`` and ``start`` simulate a kubelet that is down for a time. All methods are thread-safe.
     """
 
     def __init__(
@@ -518,7 +518,8 @@ class InMemoryKubelet:
     def stop_plugin(self, resource: str) -> None:
         """Disconnect the plugin of a resource: its devices become unhealthy.
 
-        The resource is removed after the grace period.
+        The resource is removed after the grace period. The plugin re-registers when the kubelet
+        starts again.
         """
         with self._devices(resource) as (plugin, handler):
             plugin.leave(handler)

@@ -49,7 +49,7 @@ class SharedStore:
         self._written: _Contents | None = None
 
     def make(self, contents: _Contents) -> bytes:
-        """Store the contents for the next ``write``, and return an empty string."""
+        """Store the contents for the next ``write``, and return ``b""``."""
         self._made = contents
         return b""
 

@@ -14,7 +14,7 @@ so that the generator frees its reservations.
 Only errors that reject a pod are thrown into the generator: ``EndpointError`` (the plugin's
 fault) and ``RequestError``. Every other error interrupts ``run``, which raises it.
 
-Before the core records a response to Allocate, two steps follow. A response over the size limit is
+A response to Allocate is processed before the generator gets it. A response over the size limit is
 rejected, because the checkpoint stores it and every later write would be slower. If the response
 names PCI devices by vendor and product ID, ``HostDeviceAssignment`` finds their addresses.
 """

@@ -151,7 +151,10 @@ class DeviceManager:
     # -- restart ---------------------------------------------------------------------
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
-        """Restore a checkpoint. Its devices stay allocated until ``sources_ready`` is called."""
+        """Restore a checkpoint. All its devices stay allocated until ``sources_ready`` is called.
+
+        ``sources_ready`` then frees only the devices of unknown pods.
+        """
         with self.state.lock:
             self.state.load(saved, self.clock.monotonic())
         # Called without the lock: HostDeviceAssignment takes it itself.
@@ -244,8 +247,8 @@ class DeviceManager:
             place(allocation)
 
     def exceeds_node(self, pod: Pod) -> str:
-        """Return the kubelet's message if a pod requests more than the node has, otherwise an empty
-        text."""
+        """Return the kubelet's message if a pod requests more CPU or memory than the node has in
+        total; otherwise an empty text."""
         with self.state.lock:
             return self.state.node.exceeds(pod)
 

@@ -152,10 +152,11 @@ class ClientHandler:
         connection: Endpoint,
         socket: str = "",
     ) -> EndpointId:
-        """Register a plugin and close the connections that it replaces (quirks Q2, Q3).
+        """Register a plugin, and close the connections that it replaces.
 
-        Returns the number of the registration. ``name`` is the name of the endpoint. ``socket`` is
-        the path of the plugin's socket, for error texts. Raises EndpointError if the kubelet is
+        With quirk Q1, Q3 or Q24, these connections stay open. Returns the number of the
+        registration. ``name`` is the name of the endpoint. ``socket`` is the path of the plugin's
+        socket, for error texts. Raises EndpointError if the kubelet is
         stopping, or with quirk Q2 if the plugin is already connected.
         """
         state = self._state
@@ -327,7 +328,10 @@ class ClientHandler:
             connection.close()
 
     def keep_open(self, connection: Endpoint) -> None:
-        """Leave the connection of a replaced registration open until ``close`` (quirk Q3)."""
+        """Leave the connection of a replaced registration open until ``close``.
+
+        For quirks Q1, Q3 and Q24.
+        """
         with self._state.lock:
             self._left_open.append(connection)
 

@@ -139,8 +139,8 @@ class PodStates:
         return None
 
     def deactivate(self, pod: PodUid) -> None:
-        """Mark a pod as inactive. The next admission of another pod frees the inactive pod's
-        devices."""
+        """Mark a pod as inactive. The next admission or List frees the devices of inactive
+        pods."""
         self._inactive[pod] = None
 
     @property

@@ -3,9 +3,9 @@
 The Node Resource Interface (NRI) is how container runtimes call plugins. Drivers for CPUs and for
 memory set up containers with NRI instead of CDI. They exit if the NRI socket is missing.
 
-Theory of operation. ``NriRuntime`` listens on ``nri.sock``. Pass it to ``MockKubelet(runtime=…)``,
-which then calls it before a container starts and after it has stopped. Nothing imports this
-package before a program uses it.
+Theory of operation. ``NriRuntime`` listens on ``nri.sock``. Pass it to ``MockKubelet(runtime=…)``.
+The mock kubelet then calls the runtime before a container starts, and after the container has
+stopped. Nothing imports this package before a program uses it.
 
 * ``runtime`` has the plugins, and the pods and containers that they know.
 * ``containers`` converts pods and settings to NRI messages, and applies adjustments. Pure.

@@ -134,8 +134,8 @@ class PluginServer:
             return tuple(each.name for each in self._plugins)
 
     def wait(self, base: str, timeout: float) -> bool:
-        """Wait until a plugin is connected whose name without index is ``base``. Return False after
-        ``timeout`` seconds."""
+        """Wait until a plugin with the name ``base``, without the index, is connected. Return False
+        after ``timeout`` seconds."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: any(each.base == base for each in self._plugins), timeout

@@ -137,8 +137,8 @@ class NriRuntime:
         return self._server.names()
 
     def wait_plugin(self, name: str, timeout: float = 10.0) -> bool:
-        """Wait until a plugin is connected whose name without index is ``name``. Return False after
-        ``timeout`` seconds."""
+        """Wait until a plugin with the name ``name``, without the index, is connected. Return False
+        after ``timeout`` seconds."""
         return self._server.wait(name, timeout)
 
     def _synchronize(self, plugin: NriPlugin) -> None:
@@ -274,7 +274,10 @@ class NriRuntime:
         return options
 
     def stop(self, pod: Pod, name: str) -> None:
-        """Report that a container has exited. Idempotent; errors of plugins have no effect."""
+        """Report to the plugins that a container has exited. Idempotent.
+
+        Errors of plugins have no effect.
+        """
         with self._serial:
             if (sandbox := self._known(pod)) is not None:
                 self._end(sandbox, name)

@@ -62,9 +62,9 @@ class ContainerOutcome:
         """Return the part of an OCI configuration that results from the container's settings.
 
         Device nodes are read from this host. CDI devices come from ``cdi``, or by default from the
-        specification files in ``/etc/cdi`` and ``/var/run/cdi``. Raises OciError for a setting that
-        is missing on the host or cannot be rendered. Raises CdiError for CDI devices that no file
-        defines, and WireError if a plugin's response cannot be parsed.
+        specification files in ``/etc/cdi`` and ``/var/run/cdi``. Raises OciError if a
+        device is missing on the host, or if a setting cannot be rendered. Raises CdiError for CDI
+        devices that no file defines, and WireError if a plugin's response cannot be parsed.
         """
         # Imported here: only tests that render OCI need the runtime, and it loads YAML.
         from devicemanager.kubelet.runtime.cdi import load
@@ -159,5 +159,5 @@ class Admission:
 
 
 def affinity_nodes(hint: Hint | None) -> tuple[int, ...] | None:
-    """Return the NUMA nodes of a hint; None for no affinity."""
+    """Return the NUMA nodes of a hint; None if the hint is None or has no mask."""
     return None if hint is None or hint.mask is None else nodes_of(hint.mask)

@@ -7,7 +7,8 @@ first of these cases that applies:
 2. A rule of the container restarts all containers: remove them and start them again, immediately.
 3. The container must be restarted, by restartPolicy or because it is a sidecar: restart it, the
    first time immediately, later with an exponential backoff (``BackOff``).
-4. It is an ordinary init container: the pod has failed.
+4. It is an ordinary init container, which is handled here only after a failure: the pod has
+   failed.
 5. No app container runs or will run again: the pod has succeeded or failed.
 
 A timer per container waits for the backoff, and a timer per pod for the grace period of a
@@ -300,8 +301,9 @@ class ContainerLifecycle:
     def resume(self, record: PodRecord) -> None:
         """Continue with a pod whose containers an earlier kubelet instance started.
 
-        Containers that wait for a restart, or that exited in the meantime, are started. The grace
-        period of a deletion begins again.
+        Containers that wait for a restart are started. Containers that exited in the meantime are
+        started if the restartPolicy requires it. If the pod is being deleted, its grace period
+        begins again instead.
         """
         grace = record.deletion_grace
         if grace is not None:

@@ -3,8 +3,9 @@
 The steps follow the kubelet (``generateContainerConfig`` and ``GetDeviceRunContainerOptions``,
 v1.32): call PreStartContainer of the plugins, allocate resources that have no recorded devices,
 prepare the claims, merge the settings. Each step can block in a plugin, and the pod can be deleted
-in the meantime. Therefore ``_check_exists`` runs after each step. If the pod was deleted, it frees
-what the step allocated: the deletion freed only the devices that the pod had before.
+in the meantime. Therefore ``_check_exists`` runs after each step. If the pod was deleted,
+``_check_exists`` frees what the step allocated: the deletion freed only the devices that the pod
+had before.
 """
 
 from __future__ import annotations

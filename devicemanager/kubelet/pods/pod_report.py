@@ -41,7 +41,10 @@ def pod_report(
     resources: Callable[[str], Mapping[Any, tuple[ResourceStatus, ...]]],
     store: PodStore,
 ) -> PodReport:
-    """Describe a pod. ``resources`` returns ``allocatedResourcesStatus`` by container."""
+    """Describe a pod.
+
+    ``resources`` takes a pod UID and returns the pod's ``allocatedResourcesStatus`` by container.
+    """
     held: Resources = {}
     if not record.rejected:
         with contextlib.suppress(RequestError):  # the kubelet is stopped, or the pod is gone

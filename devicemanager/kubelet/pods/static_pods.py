@@ -201,7 +201,7 @@ class ManifestFiles:
         self.check(old)
 
     def check_unreadable(self, name: str) -> None:
-        """Check a file that could not be read before, because its permissions have changed."""
+        """Check an unreadable file again, because its permissions have changed."""
         if name in self._files and self._files[name].unreadable:
             self.check(name)
 

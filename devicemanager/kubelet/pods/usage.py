@@ -53,7 +53,10 @@ class NodeStats:
 
 
 def node_stats(store: PodStore, now: float) -> NodeStats | None:
-    """Return the usage at ``now``, in seconds since the epoch; None if it is not known."""
+    """Return the usage at ``now``, in seconds since the epoch.
+
+    Return None for a node that is not in a cluster, because only ``devicemanager join`` sets usage.
+    """
     with store.lock:
         if store.cpu_counter is None:
             return None

@@ -6,8 +6,8 @@ not wait for each other. Two callers can use the same pod at the same time, so e
 these steps:
 
 1. Find or create the pod's record under the store's lock.
-2. Without the lock, do what can block: structured claims, the manager's admission, container
-   starts.
+2. Without the lock, do what can block: allocate structured claims, admit the pod in the device
+   manager, start containers.
 3. Under the lock again, check that the pod is not deleted and change its record. If the pod has
    ended, notify the manager and the claims before the lock is released: after that, a new pod with
    the same UID can be admitted.
@@ -438,8 +438,8 @@ class PodWorkers:
         """Declare that the list of pods is complete, and free the devices of pods that are not in
         it.
 
-        A pod that was rejected after a reboot is known and keeps its devices until the next
-        allocation.
+        A pod that was rejected after a reboot is still in the list, so it keeps its devices until
+        the next allocation.
         """
         # With the lock held, because a pod of the checkpoint may be admitted at this moment. It is
         # either known already and keeps its devices, or it is admitted later as a new pod.
@@ -468,7 +468,11 @@ class PodWorkers:
     # -- end -------------------------------------------------------------------------
 
     def finish(self, uid: str, exit_codes: Mapping[str, int]) -> Phase:
-        """Let all app containers of a pod exit, and return the pod's phase."""
+        """Let all app containers of a pod exit, and return the pod's phase.
+
+        ``exit_codes`` are by container; the default is 0. Containers that have already exited keep
+        their exit codes.
+        """
         record = self._store.known(uid)
         pod = record.pod
         with self._store.lock:

@@ -9,12 +9,12 @@ one of four results:
 1. The socket does not exist or refuses the connection: try again after a wait, which doubles.
 2. The server closes the connection, or does not speak HTTP/2: try again after the wait.
 3. The server accepts but sends nothing: try again after the wait, with a longer timeout.
-4. The server sends SETTINGS: success. The socket's credentials have its process ID.
+4. The server sends SETTINGS: success. The socket's credentials contain the server's process ID.
 
 An attempt with a silent server uses a file descriptor until its timeout, so two semaphores limit
-the attempts: one for new sockets, one for silent servers. A plugin that answers never waits for a
-thousand plugins that do not. An attempt that would use the last file descriptors of the process
-is skipped.
+the attempts: one for new sockets, one for silent servers. So even a thousand silent servers do not
+delay a plugin that responds. An attempt that would use the last file descriptors of the process is
+skipped.
 
 The error for the plugin does not depend on the cause: the kubelet always reports its deadline
 (``grpc.WithBlock``, v1.32). ``DialError`` has the cause, for the kubelet's event.

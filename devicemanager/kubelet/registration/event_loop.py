@@ -70,7 +70,7 @@ class LoopThread:
         return future
 
     def stop(self) -> None:
-        """Cancel all tasks, and return the loop with its thread to the pool. Idempotent.
+        """Cancel all tasks, and give the loop with its thread back to ``loops``. Idempotent.
 
         If a task does not end within 10 seconds, the thread is ended instead.
         """

@@ -92,7 +92,7 @@ class PluginFaults:
 
 
 def note(fired: Iterable[Fired], call: CallInProgress | None) -> None:
-    """Append the faults that fired to ``fault`` of the call's entry in the call log."""
+    """In the call log, append the fired faults to the field ``fault`` of the call's entry."""
     if call is not None:
         call.fault = "; ".join(filter(None, (call.fault, *map(str, fired))))
 

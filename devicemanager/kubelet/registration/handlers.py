@@ -33,8 +33,8 @@ class TypeHandler(Protocol):
         """Check and register the plugin whose registration socket is ``path``.
 
         ``pid`` is the plugin's process ID, or 0 if unknown. Raises RegistrationRejected with the
-        text for the plugin. NotConnected means that the plugin passed the checks: kubelets before
-        1.36 do not retry it.
+        text for the plugin. Raises NotConnected, a subclass, if the plugin passed the checks but
+        could not be connected: kubelets before 1.36 do not retry such a plugin.
         """
 
 

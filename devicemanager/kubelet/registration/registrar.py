@@ -107,7 +107,7 @@ _OF_SERVICE = Texts()
 def check_registrations(
     processes: Counter[int], pid: int, settings: Settings, *, replaces: bool = False
 ) -> None:
-    """Raise LimitReached if the process ``pid`` has too many registrations to register again.
+    """Raise LimitReached if the process ``pid`` cannot have one more registration.
 
     ``processes`` has the number of registrations by process ID. ``replaces``: True if the new
     registration replaces an earlier registration of the same process.

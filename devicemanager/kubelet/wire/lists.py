@@ -13,8 +13,8 @@ device as bytes. There are three cases:
 
 1. The list has as many devices as the previous list: decode only devices whose bytes differ.
 2. The list has a different number of devices, below 100,000: decode every device (``_columns``).
-3. The list has a different number of devices, 100,000 or more, as only in tests with repeated
-   devices: decode every distinct device (``_columns_of_many``).
+3. The list has a different number of devices, 100,000 or more: decode every distinct device
+   (``_columns_of_many``). Only tests with repeated devices send such lists.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def too_many(field: str, number: int, most: int) -> FieldError:
 
 
 def declared(errors: Iterable[FieldError]) -> Errors:
-    """Yield errors of rules that are declared in the API's types."""
+    """Yield these errors, marked as errors of rules that the API's types declare."""
     for each in errors:
         yield attrs.evolve(each, declared=True)
 

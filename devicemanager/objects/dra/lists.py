@@ -24,7 +24,10 @@ def items(at: str, values: Sequence[Any] | None, check: _Check) -> Errors:
 def bounded(
     at: str, values: Sequence[Any] | None, most: int, check: _Check, *, is_declared: bool = True
 ) -> Errors:
-    """Check the length of a list, then its items."""
+    """Check that a list has at most ``most`` items, then check the items.
+
+    ``is_declared``: True if the API's types declare the limit (``FieldError.declared``).
+    """
     if values and len(values) > most:
         yield _with(too_many(at, len(values), most), is_declared)
         return
@@ -42,8 +45,8 @@ def unique(
 ) -> Errors:
     """Check the length of a list (at most ``most`` items), its items, and that their keys differ.
 
-    For a duplicate, the error of a declared rule shows the whole item; the error of any other rule
-    shows the item's key.
+    ``is_declared``: True if the API's types declare these rules (``FieldError.declared``). Then the
+    error for a duplicate shows the whole item, otherwise the item's key.
     """
     values = values or ()
     if most is not None and len(values) > most:
@@ -72,7 +75,7 @@ def each_entry(
 ) -> Errors:
     """Check the keys and values of a map, sorted by key.
 
-    ``longest``: maximum length of a key in a field path, in bytes. Longer keys are shortened.
+    ``longest``: maximum number of characters of a key in a field path. Longer keys are shortened.
     """
     for key in sorted(values or ()):
         yield from check_key(at, key)

@@ -52,8 +52,8 @@ def read_resource_claims(source: ClaimSources) -> tuple[JsonClaim, ...]:
 def read_dra_objects(source: ClaimSources) -> tuple[JsonClaim, ...]:
     """Return ResourceClaims, ResourceSlices, DeviceClasses and ResourceClaimTemplates in v1.
 
-    Accepts a dict, YAML text, a path or an iterable of these. Objects other than claims must be of
-    v1. Raises ManifestError for other objects.
+    Accepts a dict, YAML text, a path or an iterable of these. Claims can also be of v1beta1 or
+    v1beta2. Raises ManifestError for any other kind or version, and for an invalid claim.
     """
     return tuple(map(_dra_object, _all_documents(source)))
 

@@ -74,7 +74,7 @@ def pod_object(
 
 
 def pod_list(pods: Iterable[Object]) -> Object:
-    """Return a v1 PodList with these Pod objects, which have no kind and apiVersion in a list."""
+    """Return a v1 PodList with these Pod objects. Objects in a list have no kind and apiVersion."""
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(pods)}
 
 
@@ -126,11 +126,11 @@ def status_object(
 ) -> Object:
     """Return the status of a pod as a JSON object.
 
-    ``since``: for each condition, the transition time that the API server already has. ``now``
-    (seconds since the epoch): the transition time of all other conditions. ``generation``:
-    the ``observedGeneration``; 0 to omit it. ``with_resources``: True if statuses of containers
-    have their resources. Fields without a value are omitted, and ``status_patch``
-    removes them from the API object.
+    ``since``: transition times that the API server already has, by type of condition. ``now``
+    (seconds since the epoch): the transition time of other conditions without a time of their own.
+    ``generation``: the ``observedGeneration``; 0 to omit it. ``with_resources``: True to include
+    the container's resources in the status of each started container. Fields without a value are
+    omitted, and ``status_patch`` removes them from the API object.
     """
     made: Object = {"phase": str(status.phase), "qosClass": str(status.qos_class)}
     texts = {"reason": status.reason, "message": status.message}

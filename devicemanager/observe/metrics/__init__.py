@@ -12,8 +12,8 @@ converts the counts to metrics of the kubelet's version, ``exposition`` renders 
 ``kubelet`` connects these modules.
 
 Invariants:
-* An admission takes no lock of this package, so it does not wait for a scrape. If the queue is full
-  and no server runs, the publishing thread counts the events itself.
+* An admission takes no lock of this package, so it does not wait for a scrape. The only exception:
+  while the HTTP server is stopped, the thread that fills the queue also counts the events.
 * Counts start at zero with each kubelet instance, as with a restarted kubelet process.
 * The number of label values is limited, although plugins choose resource names.
 

@@ -84,8 +84,8 @@ def of_claims(drivers: Iterable[Iterable[str]]) -> Iterator[Metric]:
 
 
 def of_skips(skips: Iterable[tuple[str, str, int]]) -> Iterator[Metric]:
-    """Yield the counters of calls that were not made. ``skips`` has tuples of RPC, driver and
-    number of calls."""
+    """Yield the counters of calls to DRA drivers that were skipped, because the devices do not need
+    them. ``skips`` has tuples of RPC, driver and number of skipped calls."""
     by_rpc: dict[str, list[tuple[dict[str, str], float]]] = {}
     for rpc, driver, count in skips:
         by_rpc.setdefault(rpc, []).append(({"driver_name": driver}, count))
@@ -151,7 +151,8 @@ def of_pods_api(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
 
 
 def of_pods(node: str, pods: int, running: int, exited: int) -> Iterator[Metric]:
-    """Yield the gauges of the node's name, its running pods, and its containers by state."""
+    """Yield the gauges ``kubelet_node_name``, ``kubelet_running_pods`` (the number of pods with a
+    running container) and ``kubelet_running_containers`` (the number of containers by state)."""
     yield _gauge("kubelet_node_name", "The node's name; always 1.", [({"node": node}, 1)])
     yield _gauge("kubelet_running_pods", "Pods with a running container.", [({}, pods)])
     yield _gauge(

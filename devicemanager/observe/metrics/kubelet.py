@@ -19,7 +19,7 @@ __all__ = ["KubeletMetrics", "gpu_text", "node_text", "resource_text"]
 
 
 class KubeletMetrics(Collector):
-    """Collector of a kubelet's metrics, from its creation until ``close``. Thread-safe.
+    """Collector of a kubelet's metrics. It counts from its creation until ``close``. Thread-safe.
 
     The metrics are registered in a separate ``registry``. ``wake`` is called when many events are
     queued. It must return immediately, and make another thread call ``catch_up`` soon. No method
@@ -84,8 +84,11 @@ def node_text(node: NodeInfo) -> bytes:
 
 
 def resource_text(node: NodeInfo) -> bytes:
-    """Render the metrics of ``/metrics/resource`` as Prometheus text. Only nodes in a cluster have
-    CPU and memory metrics, with given values."""
+    """Render the metrics of ``/metrics/resource`` as Prometheus text.
+
+    Only nodes in a cluster have CPU and memory metrics. The user sets their values, because
+    containers do not run (``core.usage``).
+    """
     return text_of(_Resources(node))
 
 

@@ -44,7 +44,8 @@ _QUEUE_LIMIT: Final = 1000
 
 
 class Reader:
-    """Counter of a kubelet's events and calls, from its creation until ``close``. Thread-safe.
+    """Counter of a kubelet's events and calls. It counts from its creation until ``close``.
+    Thread-safe.
 
     Publishing threads only queue events and calls; ``read`` counts them. When the queue is long,
     ``wake`` is called on a publishing thread. It must return immediately, and make another thread

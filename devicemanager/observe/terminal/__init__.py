@@ -14,7 +14,7 @@ the terminal's mode, and ``session`` handles the signals.
 
 Invariants:
 * The terminal is always restored, even after a crash, Ctrl-C, Ctrl-Z or a closed window.
-* A line is never wider than its cells (``text``), even with hostile names and messages.
+* A line never takes more cells than its width (``text``), even with hostile names and messages.
 * Only the rows on the screen are rendered, because a node can have 10,000 devices.
 * The program never waits for the terminal.
 

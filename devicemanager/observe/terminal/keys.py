@@ -63,7 +63,7 @@ class ScreenState:
 
 
 def keys(data: bytes) -> Iterator[str]:
-    """Yield the keys in ``data``, the bytes that one read from the terminal returned.
+    """Yield the keys in ``data``: the bytes of one read from the terminal.
 
     A key is a character, or a name such as ``up``. An unknown escape sequence has the name
     ``unknown``.

@@ -1,7 +1,7 @@
 """The live view: a thread that gets views, draws them and reads keys.
 
 The thread must end quickly when the program exits, the user quits or the terminal is closed, so
-every wait has a time limit. One ``poll`` waits for keys, for the end of the terminal, and for the
+every wait has a time limit. One ``poll`` waits for pressed keys, for a closed terminal, and for the
 wake-up socket. This socket reports a change in the node or a request to close.
 """
 

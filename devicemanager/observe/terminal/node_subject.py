@@ -1,4 +1,4 @@
-"""The panes of one node's screen: devices, holders, plugins, pods, events, and those of DRA."""
+"""The panes of one node's screen: devices, holders, plugins, pods, events, DRA drivers, claims."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def is_live_terminal() -> bool:
 
 
 def standard_terminal() -> Terminal:
-    """Return the terminal at standard output. Its keys are read from standard input if that is a
-    terminal."""
+    """Return the terminal at standard output. Keys are read from standard input; if that is not a
+    terminal, no keys are read."""
     # Earlier output must be written before the alternate screen is entered.
     sys.stdout.flush()
     return Terminal(sys.stdout.fileno(), _keys_descriptor(), sys.stdout.encoding)

@@ -1,4 +1,4 @@
-"""Texts that fill exactly the given number of cells, even if their content is hostile.
+"""Fit texts to a number of cells on the terminal, even if their content is hostile.
 
 Names and messages come from plugins and manifests, so they must not control the terminal. A
 character in a row or column must also not be wider than its counted width, nor combine with the

@@ -11,7 +11,8 @@ Out: a ``NodeView`` or a ``ClusterView`` (``values``, ``cluster``).
 Invariants:
 * Views never change. A resource, plugin or pod that has not changed since the previous view is
   the same object (``reuse``). If nothing has changed, the whole view is the same object.
-* Devices are stored in columns by number, not as objects, because a node can have 10,000 devices.
+* Devices are not stored as objects, because a node can have 10,000 devices. Each of their
+  properties is a tuple (a column), and the number of a device is its index in these tuples.
 * A kubelet's lock is held for one step at a time, so admissions are not delayed.
 * The package does not draw, open sockets or change the kubelet.
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class DevicesDelta:
-    """The changed devices of one resource whose layout has not changed."""
+    """The changed devices of one resource with an unchanged layout."""
 
     resource: ResourceView
     numbers: tuple[int, ...]

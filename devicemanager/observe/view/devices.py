@@ -2,13 +2,14 @@
 
 The ledger maps pods to devices. ``Holders`` is the inverse map from devices to containers, updated
 pod by pod. ``Layouts`` reuses the layout of a resource while its device IDs and NUMA nodes are
-unchanged. ``resource_view`` combines both. The state of a device depends on which of four cases
-applies:
+unchanged. ``resource_view`` combines both. The first of these cases that applies is the state of a
+device:
 
-1. It is listed and free.
-2. It is listed and in use (allocated or reserved).
-3. It is listed but unhealthy, whether in use or not.
-4. It is allocated, but no plugin lists it.
+1. GONE: its plugin has disconnected, or no longer lists the device.
+2. UNHEALTHY: the device is listed as unhealthy, whether it is in use or not.
+3. ALLOCATING: the device is reserved for an admission in progress.
+4. ALLOCATED: the device is allocated.
+5. FREE: none of these.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ class Layouts:
     def of(
         self, resource: ResourceName, device_index: DeviceIndex, others: Mapping[str, Nodes]
     ) -> Layout:
-        """Return the layout of the listed devices, followed by the devices in ``others``, which are
-        not listed."""
+        """Return the layout of a resource: first the listed devices, then those in ``others``,
+        which are not listed."""
         before = self._latest.get(resource)
         if before is not None and before[0] is device_index and before[1] == others:
             return before[2]

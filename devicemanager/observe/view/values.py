@@ -1,7 +1,8 @@
 """Immutable values that a node's view consists of.
 
-Devices are stored in columns, by number, because 10,000 device objects would cost more than the
-rest of a refresh. ``ResourceView.device`` creates one device object on demand.
+Devices are stored in columns: each property is a tuple, and the number of a device is its index.
+Creating 10,000 device objects would take longer than the rest of a refresh. ``ResourceView.device``
+creates one device object on demand.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = [
 
 
 class DeviceState(StrEnum):
-    """State of a device in a view. A pod may still have an unhealthy or gone device."""
+    """State of a device in a view. A device that is unhealthy or gone can still be allocated."""
 
     FREE = "free"
     ALLOCATED = "held"
@@ -102,7 +103,8 @@ class DeviceView:
 
 @attrs.frozen
 class ResourceView:
-    """View of one resource, with its devices in columns by number."""
+    """View of one resource. The number of a device is its index in ``layout.ids``, ``states`` and
+    ``health``."""
 
     name: str
     connected: bool

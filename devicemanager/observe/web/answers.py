@@ -1,4 +1,4 @@
-"""Response bodies for one kubelet, which the servers of one node and of many nodes use."""
+"""Response bodies for one kubelet. ``HttpServer`` and ``NodesServer`` both use them."""
 
 from __future__ import annotations
 

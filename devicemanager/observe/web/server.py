@@ -86,8 +86,11 @@ class HttpServer(HttpServerThread):
         return f"http://{self.address}"
 
     def stop(self) -> None:
-        """Stop serving and counting. Streams end immediately, and other responses have two seconds
-        to finish. Idempotent. Raises StopError if the server had failed."""
+        """Stop serving, and stop counting events for the metrics.
+
+        Streams end immediately, and other responses have two seconds to finish. Idempotent. Raises
+        StopError if the server had failed.
+        """
         try:
             super().stop()
         finally:

@@ -7,7 +7,7 @@ The modules do not know devices:
 * ``served``: a gRPC server on one socket.
 * ``stepping``: the loop that observes and acts.
 * ``consume``: read the values that an author's method returns or yields.
-* ``executor``: daemon threads for calls, which cannot prevent the process from exiting.
+* ``executor``: threads for calls; as daemon threads, they cannot prevent the process from exiting.
 * ``notifier``: wait for the next change without missing a change.
 * ``hooks``: call an author's method and convert everything that it raises into an Exception.
 """

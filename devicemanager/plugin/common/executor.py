@@ -1,4 +1,4 @@
-"""A pool of daemon threads for gRPC calls, which cannot prevent the process from exiting.
+"""A pool of daemon threads for gRPC calls. Daemon threads cannot prevent the process from exiting.
 
 The interpreter joins the threads of a ThreadPoolExecutor at exit. So one hanging method of an
 author would prevent a plugin from exiting after SIGTERM.

@@ -80,9 +80,10 @@ class ServedSocket:
         remove_if_same(self.path, self.identity)
 
     def close(self, grace: float | None) -> threading.Event:
-        """Stop the server and leave the socket; give calls ``grace`` seconds to finish.
+        """Stop the server, but do not remove its socket (see :meth:`hide`).
 
-        Return an event that is set when the server has stopped and released its descriptors.
+        Calls have ``grace`` seconds to finish; None cancels them immediately. Return an event that
+        is set when the server has stopped and released its descriptors.
         """
         return self._server.stop(grace)
 

@@ -19,8 +19,8 @@ _LONGEST = 4096  # PATH_MAX
 
 
 def why_not_started(command: str, error: OSError, *, is_image: bool = False) -> str:
-    """Return the reason of an error of ``execve``. Call this in the file system in which ``execve``
-    was called.
+    """Return why ``execve`` failed. Call this with the root directory and the mounts of the process
+    that called ``execve``.
 
     ``is_image``: True if the root directory belongs to a container image.
     """

@@ -181,10 +181,10 @@ def _rejection(error: OSError, uid: int) -> str:
 
 
 def resolved(root: Path, path: Path) -> Path:
-    """Return the path on the host of a path below another root directory.
+    """Return the host path of ``path``, a path as seen by a process with the root ``root``.
 
-    Links are followed as a process with this root directory follows them. For example, /var/run is
-    a link to /run on most systems, and a link cannot be a mount point. Raises OSError for a loop of
+    All links are followed, because a link cannot be a mount point. For example, /var/run is a link
+    to /run on most systems. Absolute links are relative to ``root``. Raises OSError for a loop of
     links.
     """
     found, links = root, 0
@@ -273,7 +273,10 @@ def _mirror(
 
 
 def replace_directory(target: Path, make: Path) -> None:
-    """Mount a copy of a directory at itself, with the directory ``make``, a path below it."""
+    """Mount an in-memory copy of the directory ``target`` over it, and add an empty directory.
+
+    ``make`` is the path of the new directory, relative to ``target``.
+    """
     _mirror(target, [(target, None)], make=make)
 
 

@@ -149,7 +149,8 @@ class CrashLoopBackOff:
     def next_pause(self, ran: float) -> float:
         """Return the pause in seconds before restarting a process that ran for ``ran`` seconds.
 
-        The first pause is 0, the second 10. Each further pause is twice as long, up to 300.
+        The first pause is 0, the second 10. Each further pause is twice as long, up to 300. After a
+        run of more than ten minutes, the pauses begin again at 0.
         """
         if ran > _RESET_SECONDS:
             self._pause = 0.0

@@ -1,9 +1,9 @@
 """Supervisor process that runs a command and leaves none of its descendants behind.
 
 Signals and the exit status pass through unchanged. When the command exits, its descendants are
-ended: the kernel makes this process the parent of orphans (``PR_SET_CHILD_SUBREAPER``). When the
-lifeline is closed, the command and its descendants are killed. The kernel closes the lifeline when
-the program at its other end exits.
+ended: the kernel makes this process the parent of orphans (``PR_SET_CHILD_SUBREAPER``). The
+lifeline is a pipe from the program that started the supervisor. When it is closed, the command and
+its descendants are killed. The kernel closes it when that program exits.
 
 The supervisor blocks signals and reads them with ``sigwaitinfo``: a handler could miss a signal
 between the check of a condition and the wait.

@@ -4,7 +4,8 @@ Theory of operation. A ``Recorder`` serves ``kubelet.sock`` for the plugins. Whe
 registers, the recorder starts a proxy socket in the kubelet's directory, and forwards Register with
 the name of the proxy socket. The kubelet then calls the proxy, which forwards each call to the
 plugin.
-The recorder writes one line to the file for each ended call, list and ended stream.
+The recorder writes one line to the file for each device list, and one at the end of each call or
+stream.
 
 A ``ReplayPlugin`` is a plugin of the plugin framework whose service takes its lists and responses
 from a recording. It finds the response to a request by comparing device IDs as sets.

@@ -12,4 +12,5 @@ class RecordingError(PluginError):
 
 
 class NotRecorded(PluginError, AssertionError):
-    """Requests to a replayed plugin that its recording does not contain; one line per request."""
+    """Error for requests to a replayed plugin that are not in its recording. The text has one line
+    per request."""

@@ -103,8 +103,8 @@ def forward(
     """Make a call on ``channel``, and forward its responses, metadata and status.
 
     The call ends as soon as the caller cancels it or its deadline passes. ``call`` records the
-    call; None: it is not recorded. ``caller`` is the side that made the call. ``receiver`` is
-    called if the other side ended the call, and returns the name of that side for the record.
+    call; None: it is not recorded. ``caller`` is the side that made the call. If the caller did not
+    end the call, ``receiver`` is called, and returns the side that did.
     """
     recorded = False
 
@@ -339,7 +339,8 @@ class PluginProxies:
             proxy.kubelet_has_left = True
 
     def mirror(self) -> None:
-        """If a plugin's socket was removed, remove the socket of its proxy, and vice versa.
+        """If a plugin's socket was removed, remove the socket of its proxy. With
+        ``removes_plugins``, also do the reverse.
 
         Close proxies without a socket when they are idle.
         """

@@ -1,8 +1,9 @@
 """Recorder: a proxy between a kubelet and its plugins that records all calls.
 
-One thread (``_run``) follows the kubelet. It serves the Registration service while a kubelet runs.
-If a socket was removed on one side, it removes the socket on the other side, too. File events only
-wake this thread; it also checks the sockets every two seconds. Calls run on gRPC's threads.
+One thread (``_run``) checks the sockets of the kubelet and the plugins. While a kubelet runs, the
+thread serves the Registration service for the plugins. If a socket was removed on one side, it
+removes the socket on the other side, too. File events only wake this thread; it also checks the
+sockets every two seconds. Calls run on gRPC's threads.
 """
 
 from __future__ import annotations
@@ -68,10 +69,10 @@ class Recorder:
     the recorder replaces the kubelet's socket until ``stop``, and all plugins of the node register
     with the recorder.
 
-    ``file`` is a path that must not exist, or an open text file. Only calls of ``resources`` are
+    ``file`` is the path of a file to create, or an open text file. Only calls of ``resources`` are
     recorded (default: all); other calls are only forwarded. ``redact_env``: regular expressions;
     values of environment variables with a matching name are not written. ``report`` is called with
-    a line of text for each change.
+    a line of text for each start and stop of the kubelet, each registration and each problem.
 
     Kubelet and plugins can restart at any time: sockets that are removed on one side are removed on
     the other side. A context manager: entering it starts recording, leaving it stops. The

@@ -29,10 +29,13 @@ class ReplayService(Service):
     """Service that responds as the plugin did after one recorded registration.
 
     The first ``opened`` recorded streams are skipped. Each ListAndWatch stream sends the lists of
-    the next recorded stream; further streams send only the last list. A stream ends at the recorded
-    time if the recorded plugin ended it. ``after`` is the next recorded registration. If that
-    registration was with the same kubelet, the last recorded stream also ends. All other streams
-    stay open.
+    the next recorded stream. When all have been sent, a further stream sends only the last list,
+    and stays open.
+
+    A stream ends at its recorded time if the recorded plugin ended it; otherwise it stays open. The
+    last recorded stream also depends on ``after``, the next recorded registration. If ``after`` is
+    None, this stream stays open. If ``after`` was with the same kubelet, this stream ends.
+
     ``missed`` is called with each request that was not recorded.
     """
 

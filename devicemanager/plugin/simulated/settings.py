@@ -197,7 +197,9 @@ def _help(text: str) -> dict[str, str]:
 
 @attrs.frozen(kw_only=True)
 class SimulationSettings:
-    """Settings of a simulated plugin. simple-device-plugin has the first eight, too.
+    """Settings of a simulated plugin.
+
+    The first eight have the names and defaults of the device plugin simple-device-plugin.
 
     The constructor raises ConfigurationError for an invalid value. The error names the environment
     variable and the flag.
@@ -317,7 +319,7 @@ class SimulationSettings:
         return cls(**given)
 
     def device_id(self, index: int) -> str:
-        """Return the unique ID of device number ``index``, which restarts do not change."""
+        """Return the ID of device number ``index``: unique, and the same after restarts."""
         match self.id_shape:
             case IdShape.INDEX:
                 return self._plain_id(index)

@@ -29,7 +29,7 @@ _STRICT = "strict-cpu-reservation"
 
 
 def cpus(node: Node) -> Iterator[Finding]:
-    """Find reasons for which the kubelet does not start with ``cpu_manager_state``.
+    """Find problems of the file ``cpu_manager_state`` that prevent the kubelet from starting.
 
     Follows ``restoreState`` and ``validateState`` (cpumanager, v1.36).
     """
@@ -73,7 +73,7 @@ def _unexpected_cpus(node: Node, state: CpuState) -> Iterator[str]:
 
 
 def memory(node: Node) -> Iterator[Finding]:
-    """Find reasons for which the kubelet does not start with ``memory_manager_state``.
+    """Find problems of the file ``memory_manager_state`` that prevent the kubelet from starting.
 
     Follows ``restoreState`` and ``validateState`` (memorymanager, v1.36).
     """

@@ -20,7 +20,7 @@ _MOST_LINES = 20
 def damaged(node: Node) -> Iterator[Finding]:
     """Find a damaged checkpoint, or a checkpoint of an old format.
 
-    A kubelet that starts logs the error and continues without the file (``Start``,
+    At its start, the kubelet logs the error and continues without the file (``Start``,
     devicemanager/manager.go, v1.36).
     """
     saved = node.saved

@@ -81,7 +81,7 @@ _KINDS = {
 
 
 def inconsistent(node: Node) -> Iterator[Finding]:
-    """Find other inconsistencies of the claims."""
+    """Find claims without pods, and claims or devices that the file lists more than once."""
     for kind, ours in _KINDS.items():
         for found in _inconsistencies(node, kind):
             yield Finding(ours, Severity.WARNING, found.text)

@@ -48,7 +48,7 @@ def registration_closed(node: Node) -> Iterator[Finding]:
 
 
 def without_plugin(node: Node) -> Iterator[Finding]:
-    """Find resources that are in use or in the checkpoint and have no allocatable device."""
+    """Find resources without an allocatable device, if they are in use or in the checkpoint."""
     if node.allocatable is None:
         return
     # Include resources that only checkpoint entries name: their plugin may have exited long ago.

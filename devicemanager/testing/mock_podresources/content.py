@@ -86,7 +86,7 @@ class _Generated:
 
 
 class ContentReader:
-    """Parser of the content of one script, which stores generated devices by resource."""
+    """Parser of the content of one script. It stores the devices that it generates, by resource."""
 
     def __init__(self) -> None:
         self._generated: dict[str, _Generated] = {}

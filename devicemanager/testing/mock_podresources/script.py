@@ -23,7 +23,8 @@ DEFAULT_QPS, DEFAULT_BURST = 100.0, 10
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """Step of a script, which changes content or faults. Fields with defaults change nothing."""
+    """Step of a script. It changes content or faults. A field with its default value changes
+    nothing."""
 
     after: float = 0.0
     """Seconds between the previous step (or the start of the server) and this step."""

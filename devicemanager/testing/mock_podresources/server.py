@@ -37,7 +37,7 @@ _WORKERS = 32
 
 
 class MockPodResources:
-    """Mock PodResources server on ``socket_path``, whose content a script describes.
+    """Mock PodResources server on ``socket_path``. ``script`` describes its content and steps.
 
     Without ``socket_path``, the socket is in a new directory, which ``stop`` removes. ``clock``
     determines when steps are due and how long responses are delayed; a test advances a

@@ -123,7 +123,10 @@ def _order(one: Any, other: Any) -> int:
 
 
 def version(text: str, normalize: bool = False) -> Version:
-    """Evaluate ``semver('1.2.3')``. Raises CelError with the message of the Go package."""
+    """Evaluate ``semver('1.2.3')``. Raises CelError with the message of the Go package.
+
+    ``normalize``: True to accept a version that ``parse_tolerant`` accepts, such as ``v1.2``.
+    """
     try:
         return parse_tolerant(text) if normalize else parse_version(text)
     except ValueError as error:

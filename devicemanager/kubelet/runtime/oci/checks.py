@@ -64,7 +64,7 @@ def check_interface(source: str, name: str) -> None:
 
 
 def container_path(source: str, what: str, path: str) -> str:
-    """Return a path in the container without ``..``, so that it stays below the container's root.
+    """Return ``path`` without ``..``, so that it cannot leave the container's root.
 
     Raises OciError for a path that is not absolute. The error names ``source`` and ``what``.
     """

@@ -207,9 +207,10 @@ _T = TypeVar("_T")
 
 
 class Latest(Generic[_T]):
-    """Table of the last value for each key, with the value's source and text.
+    """Table of the last value for each key.
 
-    If a value replaces a different value, the conflict is appended to ``conflicts``.
+    Each value has a source and a text, which shows the value in conflicts. If a value replaces a
+    value with a different text, the conflict is appended to ``conflicts``.
     """
 
     def __init__(self, kind: str, conflicts: list[Conflict]) -> None:
@@ -225,7 +226,10 @@ class Latest(Generic[_T]):
         self._entries[key] = (source, text, value)
 
     def drop_other_keys(self, source: str, key: str, text: str) -> None:
-        """Drop the entry of another key whose text is ``text``, because texts must be unique."""
+        """If another key has the same ``text``, drop the entry of that key.
+
+        For example, two host interfaces cannot have the same name in the container.
+        """
         other = self._keys.get(text, key)
         # The other key may have a new text by now.
         if other != key and other in self._entries and self._entries[other][1] == text:
