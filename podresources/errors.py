@@ -73,8 +73,8 @@ class ClientClosed(PodResourcesError):
 
 
 class CallFailed(PodResourcesError):
-    """Error for a call that failed for any other reason. ``code`` is the name of the gRPC status
-    code."""
+    """Error for a call that failed for a reason without a separate error class. ``code`` is the
+    name of the gRPC status code."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)

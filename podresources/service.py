@@ -41,8 +41,10 @@ def not_found_text(name: str, namespace: str) -> str:
 
 
 class Rejection(Exception):
-    """Error to return to the client. ``code`` is the name of the gRPC status code, ``text`` the
-    message."""
+    """Error of a call, which the server returns to the client.
+
+    ``code`` is the name of the gRPC status code, ``text`` the message.
+    """
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)

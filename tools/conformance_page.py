@@ -30,12 +30,15 @@ This page lists all checks of `devicemanager check`: first those of plugins, the
 has failed. [Conformance](conformance.md) describes how to run the checks.
 
 A plugin that fails a check of severity MUST breaks the contract with the kubelet. A plugin that \
-fails a SHOULD causes problems in real clusters. INFO is only reported. The profile *core* \
+fails a SHOULD causes problems in real clusters. A check of severity INFO \
+only warns. The profile *core* \
 requires all checks of severity MUST except those of the families K and L. *resilient* requires \
 every MUST, and *complete* also every SHOULD.
 
 The letters of an ID name the family of the check. Read the third column as a sentence: "the \
-plugin registers with the kubelet". Names such as `start_seconds` are [limits](#limits).
+plugin registers with the kubelet". The fourth column has the steps of the suite. In parentheses \
+are the [hooks](conformance.md#devices-that-change) and options that the check needs; without \
+them, it is skipped. Names such as `start_seconds` are [limits](#limits).
 """
 _DRIVERS = """\
 `devicemanager check` runs these checks on a [DRA driver](conformance-drivers.md). Severities and \

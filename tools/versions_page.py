@@ -42,9 +42,10 @@ _HEAD = "\n\n".join(
         not list, the mock behaves like 1.32 in all versions.""",
         """Kubernetes has not decided two questions. The first is whether a second Register call
         for a connected socket succeeds without effect (k/k#139765). In the mock, the new
-        connection replaces the older connection in every version; with Q2 it is rejected. The
-        second is the order of `allocatedResourcesStatus` in 1.38 (k/k#142340). In the mock, it is
-        sorted by resource and device ID.""",
+        connection replaces the older connection in every version; with the quirk Q2, the second
+        call is rejected. The second question is the order of the list
+        `allocatedResourcesStatus` in 1.38 (k/k#142340). The mock sorts this list by resource and
+        device ID.""",
         "`python -m tools.versions_page` generates this page.",
     )
 )
@@ -61,9 +62,10 @@ def _verified(verified: Mapping[int, Verified]) -> Iterator[str]:
     yield (
         "For most versions, `make differential` has run random scenarios on the device manager of "
         "a release and on the mock. The results agree except for the "
-        "[named deviations](kubelet-behaviour.md#compared-with-the-kubelet). The other "
-        "versions follow their source and release notes, and `devicemanager run` prints a "
-        "warning. 1.25 is the oldest version whose device manager was built for this comparison.\n"
+        "[named deviations](kubelet-behaviour.md#compared-with-the-kubelet). The mock of the other "
+        "versions is based only on their source code, and `devicemanager run` prints a warning for "
+        "these versions. 1.25 is the oldest version whose device manager was built for this "
+        "comparison.\n"
     )
     yield "| version | compared with | scenarios | seed |"
     yield "|---|---|---|---|"
@@ -78,9 +80,16 @@ def _behaviours() -> Iterator[str]:
     yield "## What differs\n"
     yield (
         "Each row has a value that applies from a version on, until the next row of the same "
-        "behaviour. A gate is a [feature gate](#feature-gates). The evidence is a pull request or "
-        "issue of kubernetes/kubernetes (`k/k#109016`), the source that was read, or the release "
-        'in which the value was seen. "Unsure" marks values that no source confirms.\n'
+        "behaviour. With several versions, such as `1.25.10, 1.26.5, 1.27.2, 1.28`, the value "
+        "applies in each named minor version from the named patch release on, and in all versions "
+        "after the last.\n\n"
+        "Most behaviours are statements. Yes means that the statement is true. No means that it is "
+        'false; then the part after "otherwise" applies. A value such as "gate `PodsAPI` is on" '
+        "means yes in this state of the [feature gate](#feature-gates), and no in the other state. "
+        "[Kubelet behaviour](kubelet-behaviour.md#the-same) describes the node check.\n\n"
+        "The evidence is a pull request or issue of kubernetes/kubernetes (`k/k#109016`), the "
+        'source that was read, or the release in which the value was seen. "Unsure" means that the '
+        "first version with the value is not confirmed.\n"
     )
     yield "| behaviour | from | value | evidence |"
     yield "|---|---|---|---|"
@@ -146,6 +155,11 @@ def _text(value: Any) -> str:
 
 def _gates() -> Iterator[str]:
     yield "## Feature gates\n"
+    yield (
+        "Each state applies from its version on, until the next state. Before the first state, the "
+        "gate does not exist, and its feature is off. A locked gate cannot be changed. The state "
+        "gone means that the gate was removed, and its feature is always on.\n"
+    )
     yield "| gate | default by version |"
     yield "|---|---|"
     for name, steps in GATES.items():

@@ -27,7 +27,7 @@ _FIELDS: Final = {
     name.casefold() for name in ("ClaimUID", "ClaimName", "Namespace", "PodUIDs", "DriverState")
 }
 _NAMED: Final = re.compile(r'"(ClaimUID|ClaimName|Namespace)"\s*:\s*"((?:[^"\\]|\\.)*)"')
-_NOUNS: Final = {"Namespace": "namespace", "ClaimName": "claim", "ClaimUID": "UID"}
+_NOUNS: Final = {"Namespace": "namespace", "ClaimName": "name", "ClaimUID": "UID"}
 _SHARES: Final = '"ShareID"'
 _EFFORT: Final = 2
 """Maximum number of characters that are decoded without finding a claim, as a multiple of the

@@ -230,8 +230,8 @@ class FakeApiServer:
         found = registry.kinds.of(api_version, name)
         if found is None:
             raise ValueError(
-                f"{api_version} {name} is not served: add its CustomResourceDefinition "
-                "(definitions, or --crd)"
+                f"{api_version} {name} is not served: add its CustomResourceDefinition with the "
+                "argument `definitions` or the option --crd"
             )
         kind = found[0]
         metadata = value.get("metadata") or {}

@@ -257,8 +257,8 @@ class ClaimManager:
             for claim in claims:
                 if users := self._allocated.reservations.names(claim):
                     raise ClaimsError(
-                        f'DeviceClaim "{claim}" is used by {", ".join(users)}:'
-                        " it is released when no pod uses it"
+                        f'DeviceClaim "{claim}" is used by pods ({", ".join(users)}):'
+                        " it can be released after these pods have ended"
                     )
             self._allocated.release(*claims)
         self._drivers.unprepare_released()

@@ -74,7 +74,7 @@ class SimulatedHardware:
 
 
 class NodeClaims(Protocol):
-    """Claim manager of a node, such as ``MockKubelet.claims``."""
+    """Members of a node's claim manager that ``publish_hardware`` uses; see ``ClaimManager``."""
 
     node: str
 

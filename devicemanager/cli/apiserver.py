@@ -114,7 +114,7 @@ def _failure(text: str) -> _Failure:
     if verb and verb not in _VERBS:
         raise argparse.ArgumentTypeError(f"invalid verb {verb!r}: use one of {', '.join(_VERBS)}")
     if times and not times.isdecimal():
-        raise argparse.ArgumentTypeError(f"invalid number of times {times!r}: use a number")
+        raise argparse.ArgumentTypeError(f"invalid TIMES {times!r}: use a whole number")
     return _Failure(int(code), verb, resource, int(times) if times else None)
 
 

@@ -63,7 +63,7 @@ def _print(data: bytes) -> None:
 def _replace(file: CheckpointFile, data: bytes, copies: str | None) -> Written:
     if file.path is None:
         raise CommandError(
-            f"cannot replace {file.name}, which is not a checkpoint file: use --to PATH"
+            f"--write cannot replace {file.name} (standard input or a snapshot): use --to PATH"
         )
     # Resolved, because a rename would replace a symbolic link instead of its target.
     path = file.path.resolve()
@@ -106,7 +106,7 @@ def _copy(directory: Path, path: Path, data: bytes) -> Path:
         with contextlib.suppress(FileExistsError):
             _create(copy, data)
             return copy
-    raise AssertionError("numbers never end")
+    raise AssertionError("unreachable: itertools.count never ends")
 
 
 def _create(path: Path, data: bytes) -> None:

@@ -48,12 +48,12 @@ class _Api:
 
 # Both APIs use the same file names and flags, so users confuse them.
 _KUBELET: Final = _Api(
-    "no kubelet selected: use --control DIR with the --root of `devicemanager run`,",
+    "no kubelet selected: use --control DIR (the --root of `devicemanager run`),",
     "/v1/nodes",
     "serves nodes in a cluster (`join --control`), not one kubelet: use `devicemanager ctl nodes`",
 )
 _NODES: Final = _Api(
-    "no nodes selected: use --control DIR with the --root of `devicemanager join`,",
+    "no nodes selected: use --control DIR (the --root of `devicemanager join`),",
     "/v1/node",
     "serves one kubelet (`run --control`), not nodes in a cluster: use `devicemanager ctl` without "
     "`nodes`",
@@ -109,7 +109,8 @@ def _token(path: str | None) -> str | None:
         return Path(path).read_text(encoding="utf-8").strip()
     except UnicodeDecodeError:
         raise CommandError(
-            f"--token-file: {path} is not UTF-8 text: use control.token in the root"
+            f"--token-file: {path} is not UTF-8 text: "
+            "use control.token in the --root of `run` or `join`"
         ) from None
 
 

@@ -342,7 +342,9 @@ def _exit_codes(given: list[str]) -> int | dict[str, int]:
                 f"invalid --exit-code {text}: expected a number, or CONTAINER=NUMBER"
             ) from None
         if not container and len(given) > 1:
-            raise CommandError(f"--exit-code {text} is for all containers: do not repeat it")
+            raise CommandError(
+                f"--exit-code {text} is for all containers: it must be the only --exit-code"
+            )
     return codes.get("", codes or 0)
 
 

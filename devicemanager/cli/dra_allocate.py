@@ -96,7 +96,7 @@ def _wanted(objects: DraObjects, names: Sequence[str]) -> list[Object]:
             if not (each.get("status") or {}).get("allocation")
         ]
         if not found:
-            raise CommandError("no ResourceClaim to allocate: add one")
+            raise CommandError("no unallocated ResourceClaim among the objects: add one")
         return found
     known = {_name(each): each for each in objects.candidates()}
     found = []

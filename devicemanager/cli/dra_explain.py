@@ -47,8 +47,8 @@ def _run(args: argparse.Namespace) -> int:
         return _run_offline(args)
     if not dra_files.is_mock(args):
         raise CommandError(
-            "nothing to read: give files, --kubeconfig, or --control DIR with the --root of "
-            f"`devicemanager run`, or set {dra_files.CONTROL}"
+            "nothing to read: give files, --kubeconfig, or --control DIR (the --root of "
+            f"`devicemanager run`), or set {dra_files.CONTROL}"
         )
     return _run_on_kubelet(args)
 

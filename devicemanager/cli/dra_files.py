@@ -161,7 +161,9 @@ def _from_files(paths: Sequence[str], plural: str) -> list[Object]:
             others.add(f"{each.get('kind')} of {version or 'no apiVersion'}")
     if others and not found:
         names = ", ".join(sorted(others))
-        raise CommandError(f"no {wanted.name} of resource.k8s.io in the files, only {names}")
+        raise CommandError(
+            f"no {wanted.name} of resource.k8s.io in the files, only {names}: name other files"
+        )
     return found
 
 

@@ -92,7 +92,9 @@ def _by_driver(
     for claim in claims:
         drivers = kubelet.claim_info(*claim.split("/", 1)).drivers
         if not drivers:
-            raise CommandError(f"claim {claim} is not allocated: allocate it, or use --driver")
+            raise CommandError(
+                f"claim {claim} is not allocated: allocate it, or select a driver with --driver"
+            )
         for each in drivers:
             found.setdefault(each, []).append(claim)
     return found

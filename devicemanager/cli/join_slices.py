@@ -82,7 +82,9 @@ def recorded_layouts(file: str) -> tuple[DriverLayout, ...]:
         if each["kind"] == kind.name and each["apiVersion"] in Kinds().versions(kind)
     ]
     if not slices:
-        raise CommandError(f"{file}: no ResourceSlices: use the output of `kubectl get -o yaml`")
+        raise CommandError(
+            f"{file}: no ResourceSlices: use the output of `kubectl get resourceslices -o yaml`"
+        )
     report = check_objects(slices, ResourceRules([]))
     for problem in report.problems:
         raise CommandError(f"{file}: {problem}")

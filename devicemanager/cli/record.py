@@ -113,7 +113,10 @@ def _file(args: argparse.Namespace) -> str | IO[str]:
 
 def _record_drivers(args: argparse.Namespace) -> int:
     if args.command or args.plugin_dir is not None or args.resource or args.redact_env:
-        raise CommandError("--registrar-dir records DRA drivers: use it with --driver and --output")
+        raise CommandError(
+            "--registrar-dir records DRA drivers: omit COMMAND, --plugin-dir, --resource and "
+            "--redact-env"
+        )
     from devicemanager.cli.stopping import Stopped, StopSignals
     from devicemanager.driver.recording import DriverRecorder
 

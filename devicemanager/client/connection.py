@@ -133,7 +133,7 @@ class Connection:
                 break
             yield from self._exactly(size)
             if self._line():
-                raise ValueError("response has a chunk that is longer than its size")
+                raise ValueError("response has a chunk that is longer than its stated size")
         for _ in range(_MAX_HEADERS):
             if not self._line():
                 return

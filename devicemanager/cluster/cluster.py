@@ -360,7 +360,7 @@ class Cluster:
         if node.is_over:
             self._on_left(node)
             # The warning has the reason, such as a missing permission.
-            raise ClusterError("the node left immediately after joining; a warning has the reason")
+            raise ClusterError("the node left immediately after joining: see the warning before")
 
     # -- shards ----------------------------------------------------------------------
 

@@ -163,14 +163,16 @@ def _choice(text: str, key: str) -> str:
         position -= weight
         if position < 0:
             return value
-    raise ValueError(f"invalid weights {truncate(text)!r}: at least one must not be 0")
+    raise ValueError(f"invalid weights {truncate(text)!r}: at least one must be above 0")
 
 
 def _weighted(text: str) -> tuple[str, int]:
     value, _, weight = text.partition(":")
     weight = weight.strip() or "1"
     if not (weight.isascii() and weight.isdigit() and len(weight) <= 6):
-        raise ValueError(f"invalid weight {truncate(weight)!r}: use a form such as 0:9 | 1:1")
+        raise ValueError(
+            f"invalid weight {truncate(weight)!r}: use a whole number, as in 0:9 | 1:1"
+        )
     return value.strip(), int(weight)
 
 

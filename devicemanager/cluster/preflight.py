@@ -143,7 +143,7 @@ def _check_permissions(api: ApiClient, required: Iterable[RequiredPermission]) -
     if missing:
         text = ", ".join(map(str, missing))
         raise ClusterError(
-            f"missing permissions: {text}: use the role in deploy/join.yaml, which has all "
+            f"missing permissions: {text}: use the role in deploy/join.yaml, which has these "
             "permissions"
         )
 

@@ -41,7 +41,7 @@ GIVE_UP: Final = 10.0
 
 @attrs.frozen
 class Shard:
-    """Shard with a number from 0 to ``of`` - 1, where ``of`` is the number of shards."""
+    """One of ``of`` shards of the nodes; ``number`` is from 0 to ``of`` - 1."""
 
     number: int
     of: int

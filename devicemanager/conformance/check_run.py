@@ -39,7 +39,7 @@ _SET_UP_SECONDS = 0.5
 
 
 class CheckRun(SuiteRun):
-    """One run of one check on one stage (a mock kubelet with the plugin)."""
+    """One run of one check of plugins on one stage (a mock kubelet with the plugin)."""
 
     _set_up_at = 0.0
     """Time at which the plugin has had ``_SET_UP_SECONDS`` since the registration at its start."""

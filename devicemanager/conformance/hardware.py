@@ -30,7 +30,7 @@ def _as_directory(path: Path | str | None) -> Path | None:
     # Resolved, because the mounts can hide parts of the path.
     resolved = Path(path).resolve()
     if not resolved.is_dir():
-        raise CheckError(f"{path} is not a directory")
+        raise CheckError(f"{path} is not a directory: use an existing directory")
     return resolved
 
 
@@ -94,7 +94,7 @@ class Hardware:
                 online_nodes(self.sys)
             except NumaError as error:
                 raise CheckError(
-                    f"--sys: {error}: write the NUMA nodes into this file, such as 0-1, or use "
+                    f"--sys: {error}: write NUMA nodes such as 0-1 into this file, or use "
                     "--numa 0,1"
                 ) from error
         if self.cdi is not None and (errors := load((self.cdi,)).errors):

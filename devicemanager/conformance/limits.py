@@ -25,7 +25,8 @@ class Limits:
     """Time from the program's start to its registration; for a plugin, to its first device list
     (R01, W01)."""
     recover_warn_seconds: float = limit(10.0)
-    """Like ``recover_seconds``; a longer time is only a warning."""
+    """Time of a re-registration that takes longer than usual: a longer time is a warning, and more
+    than ``recover_seconds`` a failure."""
     recover_seconds: float = limit(60.0)
     """Time from a kubelet restart, or another event that the program must notice, to the
     registration of the program."""
@@ -36,10 +37,11 @@ class Limits:
     # The next times are short, because a run must fit into a CI job. ``thorough`` returns realistic
     # ones.
     idle_seconds: float = limit(15.0)
-    """Idle time before the checks of an idle plugin; 60 s in a thorough run."""
+    """Time for which the plugin is left idle, in checks of an idle plugin (L05, L10, R09, W02,
+    W12); 60 s in a thorough run."""
     away_seconds: float = limit(5.0)
-    """Time without a kubelet or, for a driver, without an API server (K04, K15, R08, DR06, DS08);
-    60 s in a thorough run."""
+    """Time without a kubelet (K04, K15, R08), without an API server and a kubelet (DR06), or
+    without a Node object (DS08); 60 s in a thorough run."""
     settle_seconds: float = limit(1.5)
     """Waiting time before a check verifies that something has not happened; 5 s in a thorough
     run."""
@@ -85,32 +87,34 @@ class Limits:
     stop_seconds: float = limit(10.0)
     """Time from SIGTERM to the exit of the process."""
     stream_end_seconds: float = limit(10.0)
-    """Time from the end of a ListAndWatch stream until the plugin has freed its resources."""
+    """Time from the end of a ListAndWatch stream until the plugin has freed the descriptors and
+    threads of this stream (W15, L04)."""
     resend_seconds: float = limit(35.0)
     """Time that the check waits for the next device list (W15). Some plugins send the list at
     intervals, and notice only then that a stream has ended."""
     register_attempts: int = limit(30)
-    """Maximum number of Register calls in 30 s (R06)."""
+    """Maximum number of Register calls per resource in 30 s (R06)."""
     register_window_seconds: float = limit(5.0)
-    """Time in which Register calls are counted; 30 s in a thorough run. ``register_attempts`` is
-    scaled to this time."""
+    """Time in which Register calls are counted, with ``register_attempts`` scaled to this time; 30
+    s in a thorough run (R06)."""
     # Just below the 10 s after which a kubelet stops dialing the plugin.
     register_delay_seconds: float = limit(9.0)
     """Delay of the response to Register (R07)."""
     # gRPC receives messages of up to 4 MiB by default, and the kubelet does not change this limit.
     list_warn_bytes: int = limit(1 << 20)
-    """Size of a device list; a larger size is only a warning (W10)."""
+    """Smallest size of a device list that leads to a warning (W10)."""
     list_bytes: int = limit(4 << 20)
-    """Maximum size of a device list (W10)."""
+    """Smallest size of a device list that is too large (W10)."""
     messages_per_minute: float = limit(1.0)
     """Maximum number of device lists per minute while no device changes (W12)."""
     # Some growth is normal: connections that are still closing, threads in a pool.
     extra_descriptors: int = limit(2)
-    """Number of file descriptors by which a process may grow."""
+    """Number of file descriptors that a process may have in addition to those before."""
     extra_threads: int = limit(4)
-    """Number of threads by which a process may grow."""
+    """Number of threads that a process may have in addition to those before."""
     extra_memory_share: float = limit(0.2)
-    """Share of a process's memory by which the memory may grow: 0.2 is 20 %."""
+    """Share of a process's memory by which the memory may grow: 0.2 is 20 %; a growth by up to
+    ``extra_memory_bytes`` is accepted, too."""
     extra_memory_bytes: int = limit(8 << 20)
     """Number of bytes by which the memory of a process may grow.
 

@@ -151,7 +151,7 @@ def check(
     """
     if not _ID.fullmatch(id_) or id_[0] in (*FAMILIES, CLIENT_FAMILY):
         raise ValueError(
-            f"invalid check ID {id_!r}: use two digits after a letter other than "
+            f"invalid check ID {id_!r}: use a letter and two digits; these letters are reserved: "
             f"{', '.join((*FAMILIES, CLIENT_FAMILY))}"
         )
     return lambda run: Check(

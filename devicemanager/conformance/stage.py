@@ -87,7 +87,7 @@ class Stages:
         """Create a stage with ``make``, store and return it. Raises CheckError after ``close``."""
         with self._lock:
             if self._closed:
-                raise CheckError("cannot open a stage: the run was closed")
+                raise CheckError("cannot start a check: the run was closed")
             # Created with the lock held, so that ``close`` cannot miss the stage.
             stage = make()
             self._open.add(stage)

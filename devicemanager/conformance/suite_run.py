@@ -37,7 +37,7 @@ _FIRST_NOTE_SECONDS, _NEXT_NOTE_SECONDS = 3.0, 10.0
 
 
 class SuiteRun(ABC):
-    """One run of one check on one stage."""
+    """One run of one check on one stage: what checks of plugins and of drivers share."""
 
     _registered_before = False
     """True if the plugin has registered since its start."""

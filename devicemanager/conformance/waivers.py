@@ -54,7 +54,9 @@ class Waivers:
             raise CheckError(f"invalid waivers {path}: {error}") from error
         content = documents[0] if len(documents) == 1 else None
         if not isinstance(content, list):
-            raise CheckError(f"invalid waivers {path}: expected a list of id, reason and expires")
+            raise CheckError(
+                f"invalid waivers {path}: expected a list of mappings with id, reason and expires"
+            )
         waivers: dict[str, Waiver] = {}
         for number, entry in enumerate(content, 1):
             where = f"waivers {path}: entry {number}"

@@ -43,7 +43,7 @@ class Amount:
             value = -1.0
         if value < 0:
             raise ValueError(
-                f"invalid usage {text[:60]!r}: use a form such as 250m, 1Gi, or 80% of the request"
+                f"invalid usage {text[:60]!r}: use a form such as 250m, 1Gi or 80% (of the request)"
             )
         return cls(value / 100 if is_share else value, is_share)
 
@@ -56,7 +56,7 @@ class Amount:
             amount = _ZERO
         if amount.is_share and amount.value <= 1:
             return amount
-        raise ValueError(f"invalid usage {text[:60]!r}: use a percentage such as 80%")
+        raise ValueError(f"invalid usage {text[:60]!r}: use a percentage up to 100%, such as 80%")
 
     def of(self, request: float) -> float:
         """Return the used amount of a container with this request."""

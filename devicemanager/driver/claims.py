@@ -252,7 +252,10 @@ def _named(claim: dra_v1.Claim) -> Claim:
     """Return the claim of a request, without devices. Raises ClaimError for an invalid name."""
     for text in (claim.uid, claim.namespace, claim.name):
         if not _SAFE.fullmatch(text):
-            raise ClaimError(f"invalid claim {claim.namespace}/{claim.name} with UID {claim.uid!r}")
+            raise ClaimError(
+                f"invalid claim {claim.namespace}/{claim.name} with UID {claim.uid!r}: "
+                "expected letters, digits, -, _ and . in names and UID"
+            )
     return Claim(namespace=claim.namespace, name=claim.name, uid=claim.uid, devices=())
 
 

@@ -48,9 +48,9 @@ COMMON = (
 AT = Option(
     "at",
     choice(*_AT),
-    "only for actions: when the action is executed. now: when the fault is set. Otherwise: when "
-    f"the kubelet reaches this injection point or makes this call ({', '.join(_AT[1:])}); once, "
-    "unless times is given",
+    "only for actions: when the action is executed. `now`: when the fault is set. Name of an "
+    f"injection point or a call ({', '.join(_AT[1:])}): when the kubelet reaches this point or "
+    "makes this call; the action is then executed once, unless `times` is given",
     NOW,
 )
 """Additional option of actions."""
@@ -249,8 +249,8 @@ def _value(kind: Kind, option: Option, given: Mapping[str, Any]) -> Any:
     if option.name not in given:
         if option.required:
             raise FaultError(
-                f"{kind.name} needs {option.name}: use {kind.name}:{option.name}=…, "
-                f"{option.meaning}"
+                f"{kind.name} needs {option.name} ({option.meaning}): "
+                f"use {kind.name}:{option.name}=…"
             )
         return option.default
     value = given[option.name]

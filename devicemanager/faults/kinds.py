@@ -57,7 +57,7 @@ Read = Callable[[Any], Any]
 
 @attrs.frozen
 class Option:
-    """An option of a fault: its name, its reader, its meaning and its default."""
+    """An option of a fault: its name, the parser of its values, its meaning and its default."""
 
     name: str
     read: Read
@@ -79,7 +79,7 @@ def seconds(value: Any) -> float:
     """Read a duration in seconds, at least 0."""
     number = _number(value)
     if not 0 <= number <= _MOST:
-        raise ValueError("a number of seconds from 0")
+        raise ValueError("a number of seconds, at least 0")
     return number
 
 
@@ -92,7 +92,7 @@ def whole(least: int) -> Read:
         except ValueError:
             number = least - 1
         if not least <= number <= _MOST:
-            raise ValueError(f"an integer from {least}")
+            raise ValueError(f"an integer of at least {least}")
         return number
 
     return read
@@ -141,7 +141,7 @@ _POD_METHOD = Option("method", choice(*POD_METHODS), f"only this method: {', '.j
 _WHEN = Option(
     "when",
     choice("before", "after"),
-    "before the plugin receives the call, or after it has responded",
+    "`before` the plugin receives the call, or `after` it has responded",
     "before",
 )
 _KEEP = Option("keep_sockets", switch, "keep the sockets of plugins: true or false", False)
@@ -200,7 +200,7 @@ KINDS = _table(
         # The same effect: without the option ``seconds``, a delay lasts until it is released.
         Kind(
             "hang-register",
-            "like delay-register, but until the fault is cleared",
+            "like delay-register, but the delay lasts until the fault is cleared",
             Effect.DELAY_REGISTER,
         ),
         Kind(
@@ -211,8 +211,8 @@ KINDS = _table(
                 Option(
                     "when",
                     choice("before", "after"),
-                    "before the plugin is dialed, so that it is not registered, or after it was "
-                    "registered, so that only the response is lost",
+                    "`before` the plugin is dialed, so that it is not registered, or `after` it "
+                    "was registered, so that only the response is lost",
                     "before",
                 ),
             ),
@@ -272,14 +272,14 @@ KINDS = _table(
                 Option(
                     "when",
                     choice("before", "during", "after"),
-                    "before the plugin receives the call, while it works on it, or after it has "
-                    "responded",
+                    "`before` the plugin receives the call, `during` its work on the call, or "
+                    "`after` it has responded",
                     "before",
                 ),
                 Option(
                     "seconds",
                     seconds,
-                    "with when=during: how long the plugin can work on the call",
+                    "with `when=during`: time that the plugin has to work on the call",
                     0.1,
                 ),
             ),
@@ -314,8 +314,8 @@ KINDS = _table(
         # Not for chaos: most nodes have no DRA driver.
         Kind(
             "lose-dra-state",
-            "the kubelet starts without `dra_manager_state`: the file is removed, so that it does "
-            "not know which claims drivers have prepared",
+            "the kubelet starts without `dra_manager_state`: the file is removed, so that the "
+            "kubelet does not know which claims drivers have prepared",
             Effect.LOSE_DRA_STATE,
         ),
         Kind(

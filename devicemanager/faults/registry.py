@@ -44,7 +44,7 @@ class _NoActions:
         return None
 
     def execute(self, fault: Fault, context: FaultContext) -> None:
-        raise RequestError(f"fault {fault.kind.name} needs a kubelet, and there is none")
+        raise RequestError(f"fault {fault.kind.name} needs a mock kubelet")
 
     def start(self, fault: Fault, context: FaultContext) -> None:
         pass
@@ -303,6 +303,6 @@ def as_fault(fault: FaultSource, options: Mapping[str, Any]) -> Fault:
         converted = Fault.from_data(fault)
     if options:
         raise FaultError(
-            f"cannot combine options with the fault {converted}: give the kind and its options"
+            f"cannot add options to the fault {converted}: pass its kind and all of its options"
         )
     return converted

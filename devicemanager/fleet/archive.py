@@ -1,4 +1,4 @@
-"""Write a fleet to an archive, and read it. Reading snapshots in it needs the extra ``snapshot``.
+"""Write a fleet to an archive, and read it. Needs the extra ``snapshot``.
 
 The archive has the form of a snapshot archive (``snapshot.packing``): ``fleet.json``, a JSON file
 with the objects of each kind, and the snapshot archives of nodes.

@@ -30,7 +30,9 @@ def collect_fleet(
     context: str | None = None,
     snapshots: Mapping[str, Snapshot] | None = None,
 ) -> Fleet:
-    """Read a cluster. ``kubeconfig`` has the same default as in ``Cluster.connect``.
+    """Read a cluster, and return its objects with the snapshots of its nodes.
+
+    ``kubeconfig`` has the same default as in ``Cluster.connect``.
 
     ``snapshots`` are snapshots of nodes, by the name of their file. Raises FleetError if nodes or
     pods cannot be read, and for a snapshot of another node; ClusterError if the server cannot be

@@ -59,7 +59,7 @@ def check_resource(resource: object, count: object) -> ResourceName:
         )
     if count is not None and not (isinstance(count, int) and count >= 0):
         raise RequestError(
-            f"invalid number of devices {count!r}: expected an integer from 0, or None"
+            f"invalid number of devices {count!r}: expected an integer of at least 0, or None"
         )
     return ResourceName(resource)
 

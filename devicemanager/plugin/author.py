@@ -152,7 +152,10 @@ class StaticLister(Lister):
         check_namespace(namespace)
         # A frequent mistake is to pass the plugin itself.
         if not isinstance(plugins, Mapping):
-            raise TypeError(f"expected plugins by last name, as in {{'gpu': …}}, not {plugins!r}")
+            raise TypeError(
+                "expected a mapping from resource names without namespace to plugins, "
+                f"as in {{'gpu': …}}, not {plugins!r}"
+            )
         for last_name, plugin in plugins.items():
             check_resource_name(f"{namespace}/{last_name}")
             if not isinstance(plugin, Plugin):

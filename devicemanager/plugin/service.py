@@ -201,7 +201,7 @@ def _distinct(device_ids: Iterable[str]) -> tuple[str, ...]:
 def _abort(context: grpc.ServicerContext, code: str, text: str) -> NoReturn:
     # `abort` raises; the second line is for the type checker.
     context.abort(grpc.StatusCode[code], text)
-    raise AssertionError("abort returned")
+    raise AssertionError("unreachable: abort always raises")
 
 
 def _respond(context: grpc.ServicerContext, call: str, respond: Callable[[], T]) -> T:

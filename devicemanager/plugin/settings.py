@@ -129,4 +129,7 @@ class PluginSettings:
     @max_streams.validator
     def _room_for_calls(self, _attribute: object, streams: int) -> None:
         if streams >= self.workers:
-            raise ValueError("max_streams must be less than workers: calls need threads too")
+            raise ValueError(
+                "max_streams must be less than workers: each stream uses a worker, and calls need "
+                "workers, too"
+            )

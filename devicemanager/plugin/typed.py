@@ -167,10 +167,10 @@ TypedDevice: TypeAlias = FilesystemDevice | NetlinkDevice | PciDevice
 def add_typed_devices(
     response: dp.ContainerAllocateResponse, devices: Iterable[TypedDevice | FlatDevice]
 ) -> None:
-    """Append typed devices to a container's response; also append paths to the standard list.
+    """Append typed devices to a container's response, and those with a path also to ``devices``.
 
-    Raises ``ValueError``, and appends nothing, if the standard list already has the container path
-    with another host path.
+    Raises ``ValueError``, and appends nothing, if ``devices`` of the response already has the
+    container path with another host path.
     """
     from protos import deviceplugin_v1beta1 as dp
 

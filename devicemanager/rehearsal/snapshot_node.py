@@ -75,7 +75,8 @@ class SnapshotNode:
         gone = frozenset(uid for uid, is_sure in node.gone.items() if is_sure)
         gone |= _gone_with_claims(node)
         notes += tuple(
-            f"pod {node.title(uid)} no longer exists: its devices count as free, as for the kubelet"
+            f"pod {node.title(uid)} no longer exists: its devices count as free, because the "
+            "kubelet frees them at the next admission"
             if is_sure
             else f"pod {node.title(uid)} may no longer exist, but its devices count as allocated: "
             f"to free them, use --without-pod {uid}"

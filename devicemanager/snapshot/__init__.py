@@ -1,4 +1,4 @@
-"""Node snapshots: what a node knows about its devices, in one archive, and what is wrong there.
+"""Node snapshots: what a node knows about its devices, in one archive, and the node's problems.
 
 Theory of operation. A snapshot is taken on a node with read access only, possibly without root. It
 can be inspected on any other machine. There are three steps:

@@ -80,7 +80,7 @@ def collect(places: Places, now: Callable[[], float] = time.time) -> Snapshot:
         raise SnapshotError(
             f"no files of a kubelet found in {places.root} and {places.plugin_dir}"
             + (f" ({reason})" if reason else "")
-            + ": use --root for its directory, or --host for the file system of the node"
+            + ": use --root for the kubelet's directory, or --host for the file system of the node"
         )
     numa = reader.get(layout.NUMA, places.host / SYSFS_NODES, lambda _: from_host(places.host))
     return attrs.evolve(snapshot, numa=numa, parts=tuple(reader.parts))

@@ -146,8 +146,8 @@ def _member(header: bytes, source: str, form: Form) -> tarfile.TarInfo:
         return tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError) as error:
         raise SnapshotError(
-            f"{source}: not {form.what}: compressed, but not a tar archive ({error}); decompress "
-            "it if it is another file"
+            f"{source}: not {form.what}: compressed, but not a tar archive ({error}); if "
+            "it is a checkpoint, decompress it first"
         ) from None
 
 

@@ -169,7 +169,7 @@ class _CpuFile(msgspec.Struct):
             # Before v1.19, entries mapped container IDs to CPUs and had no pods.
             if not isinstance(each, str) and not is_text_mapping(each):
                 raise ValueError(
-                    "invalid entries: expected a list of CPUs by pod UID and container"
+                    "invalid entries: expected the CPUs of containers by pod UID and name"
                 )
 
 

@@ -40,7 +40,9 @@ def _object(kind: str, name: str, spec: Mapping[str, Any], namespace: str = "") 
 
 
 def parameters_env(driver: str = DRIVER, **env: str) -> Object:
-    """Return an opaque device configuration for a driver. Its parameters are environment variables.
+    """Return an opaque device configuration for a driver, with environment variables.
+
+    The keyword arguments are the variables.
 
     Give it to ``device_class`` or ``claim_spec`` as ``config``.
     """

@@ -112,7 +112,7 @@ class _Checker:
 
     def _undeclared(self, position: int, name: str) -> Type:
         if name.removeprefix(".").startswith(_PROTOBUF):
-            raise NotSupported(f"{name}: use a list, a map or a scalar")
+            raise NotSupported(f"type {name} is not available: use a list, a map or a scalar")
         return self._fault(position, f"undeclared reference to '{name}' (in container '')")
 
     def _mismatch(self, node: Node, expected: Type, found: Type) -> Type:

@@ -33,6 +33,6 @@ class Program:
             raise
         except _BUGS as error:
             # A bug of this package must not stop the kubelet.
-            raise NoAnswer(f"not supported: {error!r}") from error
+            raise NoAnswer(f"a bug of devicemanager: {error!r}") from error
         meter.report()
         return value

@@ -137,9 +137,8 @@ class Inventory:
         devices = tuple([device for pool in ordered for device in pool.devices])
         index = {device.key: number for number, device in enumerate(devices)}
         if len(index) != len(devices):
-            raise ValueError(
-                "duplicate device: two devices of an inventory have the same driver, pool and name"
-            )
+            twice = next(d.key for n, d in enumerate(devices) if index[d.key] != n)
+            raise ValueError(f"duplicate device {'/'.join(twice)}: use each device once")
         sets, first = [], 0
         for pool in ordered:
             sets.append(_span(first, len(pool.devices)))

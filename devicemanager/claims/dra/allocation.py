@@ -112,7 +112,7 @@ def allocate(
 
 
 class Allocator:
-    """Allocate claims in many calls with the same slices and classes."""
+    """Allocator of claims, for many calls with the same slices and classes."""
 
     def __init__(
         self,

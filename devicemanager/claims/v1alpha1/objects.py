@@ -49,7 +49,7 @@ class ConfigReference:
 
 @attrs.frozen
 class ConfigObject:
-    """Object with settings for a driver, of an API other than that of structured claims."""
+    """Object with settings for a driver; it belongs to another API than structured claims."""
 
     api_version: str
     kind: str

@@ -80,7 +80,7 @@ def _plugin(node: FaultTarget, what: str, is_on: bool) -> None:
 def _prepare_fails(node: FaultTarget, what: str, is_on: bool) -> None:
     driver, _, times = what.partition(":")
     if times and not times.isdecimal():
-        raise RequestError(f"invalid number {times!r}: expected DRIVER:N")
+        raise RequestError(f"invalid number of failures {times!r}: expected DRIVER:N")
     node.fail_prepare(driver, int(times or -1) if is_on else 0)
 
 

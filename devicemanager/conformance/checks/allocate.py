@@ -152,8 +152,8 @@ def a01(run: CheckRun) -> None:
             for [id_], response in zip(groups, responses, strict=True):
                 if missing := single[id_] - _content(response):
                     raise Failed(
-                        f"Allocate for {counted(count, 'container')}: the response at the position "
-                        f"of {id_} lacks {sorted(missing)[:2]}"
+                        f"Allocate for {counted(count, 'container')}: the response for the "
+                        f"container with {id_} lacks {sorted(missing)[:2]}"
                     )
 
 
@@ -457,7 +457,7 @@ def a15(run: CheckRun) -> None:
 @builtin
 def a16(run: CheckRun) -> None:
     if len(run.resources) < 2:
-        raise Skipped("the plugin has one resource")
+        raise Skipped("needs 2 resources, the plugin has 1")
     # If the responses of two resources conflict, the kubelet uses one value and only logs the
     # conflict. Different plugins cannot avoid conflicts, but one plugin with two resources can.
     known: dict[tuple[str, str], tuple[str, str]] = {}

@@ -75,7 +75,7 @@ def l04(run: CheckRun) -> str:
     for number in range(1, limits.warm_restarts + 1):
         run.restart_and_wait(number)
     if run.process.starts > 1:
-        raise Skipped("the plugin exits with the kubelet, so it cannot leak")
+        raise Skipped("the plugin exits when the kubelet stops, so it cannot leak")
     run.settle(0.5)
     # The process is still the same one: a plugin that exits with the kubelet is skipped above.
     before = now = run.plugin.usage()
@@ -283,10 +283,7 @@ def l09(run: CheckRun) -> str:
     # Known without a test: with a fixed directory, the plugin would not have found the mock
     # kubelet.
     if run.plugin.under_test.at_node_paths:
-        raise Warned(
-            "the plugin needs the directory at its fixed path: it was run in a private mount "
-            "namespace"
-        )
+        raise Warned("the plugin has a fixed plugin directory: it was run with --at-node-paths")
     return "the directory is configurable"
 
 

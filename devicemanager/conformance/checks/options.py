@@ -25,9 +25,7 @@ def o01(run: CheckRun) -> str:
         # The fastest call counts: on a busy machine, any single call can be slow.
         longest = max(longest, min(seconds))
         if any(response != responses[0] for response in responses):
-            raise Failed(
-                f"{resource}: GetDevicePluginOptions returns different options in each call"
-            )
+            raise Failed(f"{resource}: two GetDevicePluginOptions calls returned different options")
     if longest > run.limits.options_seconds:
         raise Failed(
             f"GetDevicePluginOptions took {longest:.1f} s, limit {run.limits.options_seconds:g} s"

@@ -327,7 +327,7 @@ def r09(run: CheckRun) -> None:
 @builtin
 def r10(run: CheckRun) -> None:
     if len(run.resources) < 2:
-        raise Skipped("the plugin has one resource")
+        raise Skipped("needs 2 resources, the plugin has 1")
     # Reject the first resource: a plugin that registers in order and stops at the first error then
     # fails.
     rejected, *others = run.resources

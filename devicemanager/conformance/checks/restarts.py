@@ -367,7 +367,7 @@ def k14(run: CheckRun) -> str:
         raise Skipped("the response names no device node and no mount")
     if not existing:
         cause = "A12" if response.mounts else "A11"
-        raise Skipped(f"{named[0]} does not exist", cause=cause)
+        raise Skipped(f"the response names {named[0]}, which does not exist", cause=cause)
     run.process.stop()
     _check_exist(existing, "exit")
     run.relaunch("the plugin's restart")

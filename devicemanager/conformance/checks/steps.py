@@ -100,7 +100,7 @@ def check_sent(run: CheckRun, since: Mark, after: str) -> None:
     cause is the same. Then this check is skipped with a reference to W07.
     """
     if silence := run.silence_since(since, after):
-        raise Failed(silence, cause="W07", symptom="the node keeps the devices of the first list")
+        raise Failed(silence, cause="W07", symptom="the kubelet still uses the first device list")
 
 
 def allocate_many(run: CheckRun, client: PluginClient) -> int:

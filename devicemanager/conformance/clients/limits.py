@@ -21,14 +21,14 @@ class ClientLimits:
     call_seconds: float = limit(60.0)
     """Longest time between two calls, and longest time that a check waits for a call."""
     least_wait_seconds: float = limit(15.0)
-    """Shortest time that a check waits for a call. For a client that calls rarely, the check waits
-    longer, up to ``call_seconds``."""
+    """Time that a check waits for a call, if the client calls often. For a client that calls
+    rarely, the check waits longer, up to ``call_seconds``."""
     calls: int = limit(2)
     """Number of calls that a client must make after an unusual response."""
     away_seconds: float = limit(3.0)
     """Time without a socket (C02, C03)."""
     restarts: int = limit(5)
-    """Number of socket restarts in a row (C04)."""
+    """Number of kubelet restarts in a row (C04)."""
     huge_bytes: int = limit(5 << 20)
     """Size of a huge response (C06). gRPC receives up to 4 MiB by default, and Kubernetes' own
     clients set 16 MiB."""

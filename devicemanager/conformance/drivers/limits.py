@@ -13,7 +13,7 @@ SHARED_LIMITS = (
     "start_seconds", "recover_seconds", "recover_warn_seconds", "refresh_seconds", "away_seconds",
     "settle_seconds",
 )  # fmt: skip
-"""Limits of plugins that the checks of drivers also use."""
+"""Names of those limits of plugin checks that the checks of drivers also use."""
 
 
 @attrs.frozen(kw_only=True)
@@ -24,7 +24,8 @@ class DriverLimits(Limits):
     """Time from the driver's start to its complete ResourceSlices."""
     # Controllers of the Go library compare slices again 60 s after their last write.
     repair_seconds: float = limit(120.0)
-    """Time until deleted ResourceSlices are published again."""
+    """Time until the driver's ResourceSlices are complete after an event, such as their deletion
+    (DR06, DS04 to DS08)."""
     # The kubelet's deadline (pkg/kubelet/cm/dra/plugin/dra_plugin.go, v1.36).
     call_seconds: float = limit(45.0)
     """Deadline of NodePrepareResources and NodeUnprepareResources."""

@@ -429,9 +429,11 @@ def check_entries(rpc: str, entries: Mapping[str, Any], claims: Sequence[ClaimOb
     """Raise Failed if a response has an error, or not exactly one entry for each claim."""
     uids = {each["metadata"]["uid"] for each in claims}
     if missing := sorted(uids - entries.keys()):
-        raise Failed(f"{rpc} has no entry for claim UID {', '.join(missing)}")
+        raise Failed(f"the response to {rpc} has no entry for claim UID {', '.join(missing)}")
     if unknown := sorted(entries.keys() - uids):
-        raise Failed(f"{rpc} has an entry for unknown claim UID {', '.join(unknown)}")
+        raise Failed(
+            f"the response to {rpc} has an entry for unknown claim UID {', '.join(unknown)}"
+        )
     for uid, entry in sorted(entries.items()):
         if entry.error:
             raise Failed(f"{rpc} failed for claim UID {uid}: {entry.error}")

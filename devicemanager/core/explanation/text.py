@@ -137,7 +137,7 @@ def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iter
         if policy.asks_for_hints and (missing := policy.missing_nodes(nodes)):
             yield f"  {messages.NO_SUCH_NUMA_NODE.format(node=missing[0])}"
     for resource, count in step.unknown.items():
-        yield f"{resource}: {count} requested, not registered: the container runs without it"
+        yield f"{resource}: {count} requested, not registered: the kubelet ignores this request"
     for name, others in hints.items():
         yield f"{name} {_fits(others)}"
     if step.merge:

@@ -51,8 +51,9 @@ class Behaviour:
     """True if the plugin watcher retries after it failed to connect to a plugin or to notify the
     plugin."""
     unknown_init_requests: bool
-    """True if an init container that requests an unknown extended resource is rejected. An app
-    container with such a request runs without the resource."""
+    """True if a pod is rejected because an init container requests an unknown extended resource;
+    otherwise the init container runs without the resource. An app container with such a request
+    runs without the resource in all versions."""
     counts_pod_level_requests: bool
     """True if the node check counts the requests of ``spec.resources`` instead of the requests of
     the containers."""
@@ -60,8 +61,8 @@ class Behaviour:
     """True if several plugins can serve a resource: when the newest plugin disconnects, another
     plugin takes over. Otherwise a new plugin replaces the old plugin."""
     admission_checks_health: bool
-    """True if a container that has devices is admitted again only while its plugin is
-    registered and the devices are healthy."""
+    """True if a pod that has devices is admitted again, such as after a kubelet restart, only
+    while the plugins are registered and the devices are healthy."""
     running_survive_restart: bool
     """True if running containers survive a kubelet restart even before their plugin has
     re-registered."""
@@ -75,8 +76,8 @@ class Behaviour:
     """True if restartable init containers are supported; otherwise they are ordinary init
     containers."""
     forbids_sidecars: bool
-    """True if a pod with restartable init containers is rejected while their feature gate is
-    off."""
+    """True if a pod with restartable init containers is rejected while the feature gate
+    ``SidecarContainers`` is off."""
     sidecars_keep: bool
     """True if later containers cannot reuse the devices of restartable init containers."""
     topology_options: Mapping[str, Level]
@@ -95,8 +96,8 @@ class Behaviour:
     """How the topology manager merges hints. With ``narrowest``, a result is preferred if all of
     its hints are preferred. With ``balanced``, the hints must also name the same nodes."""
     empty_topology_aligns: bool
-    """True if a resource is aligned even if its devices have only empty topologies. Such a
-    resource fits nowhere."""
+    """True if a resource whose devices have only empty topologies is aligned and fits on no NUMA
+    node; otherwise it is not aligned."""
     hints_over_device_nodes: bool
     """True if hints contain only NUMA nodes that have devices of the resource."""
     keeps_admitted_pod: bool
@@ -174,26 +175,30 @@ class Behaviour:
     resizes_pods: bool
     """True if the CPU and memory of running containers can be changed (in-place resize)."""
     checks_resize_capacity: bool
-    """True if a resize that exceeds the capacity of the node is infeasible; otherwise it is
+    """True if a resize that exceeds the capacity of the node is infeasible instead of
     deferred."""
     static_resize: str
-    """Text for a Guaranteed pod whose exclusive CPUs or memory cannot be resized."""
+    """Part of the message for a resize of a Guaranteed pod whose exclusive CPUs or memory cannot
+    be resized."""
     resize_events: bool
     """True if resizes cause Kubernetes events."""
     declared_features: tuple[str, ...]
-    """Features in ``status.declaredFeatures`` of the Node that virtual nodes have, sorted."""
+    """The features that a virtual node has in ``status.declaredFeatures`` of its Node, sorted. A
+    feature whose gate is off is omitted."""
     reports_resource_health: bool
     """True if a container's status has ``allocatedResourcesStatus``."""
     health_check: HealthCheck
     """The check ``device-plugin`` of ``/healthz``."""
     admission_metrics: tuple[str, ...]
-    """The metrics of admissions, in addition to those of plugins."""
+    """The metrics of admissions. The metrics of plugins (``kubelet_device_plugin_…``) are in all
+    versions."""
     scrape_errors: tuple[str, ...]
     """The metrics with which ``/metrics/resource`` reports a failed scrape."""
     dra_enabled: bool
     """True if the kubelet prepares ResourceClaims (Dynamic Resource Allocation)."""
     dra_services: tuple[str, ...]
-    """The services of DRA drivers that the kubelet calls, in its own order."""
+    """The gRPC services of DRA drivers that the kubelet can call, in its order of
+    preference."""
     dra_plugin_chooses: bool
     """True if the driver's order of services decides: the kubelet calls the first service in this
     order that it knows. Otherwise the kubelet's own order decides, and a driver without a known
@@ -213,24 +218,24 @@ class Behaviour:
     dra_refuses_unpreparing: bool
     """True if a claim cannot be prepared while it is being unprepared."""
     dra_unprepares_own: bool
-    """True if a pod unprepares only claims that it holds. Otherwise it also unprepares a claim
-    that exactly one other pod holds."""
+    """True if the kubelet, at the end of a pod, unprepares only claims that are prepared for this
+    pod. Otherwise it also unprepares a claim that is prepared for exactly one other pod."""
     dra_stores_share_id: bool
     """True if the kubelet stores and reports the share ID of a device."""
     dra_skips_operations: bool
     """True if the kubelet omits the calls that the allocation names in ``skipNodeOperations``."""
     dra_knows_skips: bool
-    """True if a pod fails because its claim has ``skipNodeOperations`` and the feature gate is
-    off."""
+    """True if the kubelet prepares no claim with ``skipNodeOperations`` while the feature gate
+    ``DRAOptionalNodeOperations`` is off. The pod of the claim then stays Pending."""
     dra_extended: bool
-    """True if the kubelet prepares the claim behind a pod's extended resources."""
+    """True if the kubelet prepares the claim that provides a pod's extended resources."""
     dra_all_mappings: bool
     """True if a container gets the devices of every request that is mapped to its extended
     resource. Otherwise it gets only those of the first request, and none for a resource that is
     named after a DeviceClass."""
     dra_gathers_requests: bool
-    """True if a container's requests are gathered by claim before the first claim is looked up.
-    Then only the claims that the container uses must exist."""
+    """True if only the claims that a container uses must exist when it starts, and its requests
+    are grouped by claim; otherwise all claims of the pod must exist."""
     dra_pod_groups: bool
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
@@ -243,12 +248,13 @@ class Behaviour:
     """True if the status of a DRA device has the driver's message."""
     dra_health_services: tuple[str, ...]
     """The health services that the kubelet calls if the driver lists them, the preferred
-    service first. If there are none, the kubelet calls v1alpha1 of every driver."""
+    service first. With the value none, the kubelet calls v1alpha1 of every driver."""
     dra_health_forgets: bool
     """True if a device that the driver no longer reports is forgotten after the timeout of its last
     report; otherwise its health becomes unknown."""
     dra_permanent_errors: bool
-    """True if a pod fails because a driver can never prepare its claim (KEP-5322, not released)."""
+    """True if a pod fails when a driver responds that it can never prepare the pod's claim
+    (KEP-5322, not released)."""
     dra_counts_claims: bool
     """True if the kubelet has the metric ``dra_resource_claims_in_use``."""
     dra_error_label_inverted: bool

@@ -34,7 +34,8 @@ _HEALTH_CHECK = (
 QUIRKS: Mapping[str, Quirk] = MappingProxyType(
     {
         "Q1": Quirk(
-            "if the stream of a replaced plugin ends late, the new plugin is unregistered",
+            "if the stream of a replaced plugin ends after the new plugin has registered, the new "
+            "plugin is unregistered",
             (
                 since("1.20", value=False),
                 since("1.25", evidence="k/k#109016"),

@@ -128,7 +128,7 @@ STEPS: Mapping[str, Steps] = {
     ),
     "unknown_init_requests": (
         since("1.20"),
-        since("1.31", value=False, evidence="seen in 1.30.14, not in 1.31.14"),
+        since("1.31", value=False, evidence="seen in 1.31.14, not in 1.30.14"),
     ),
     "counts_pod_level_requests": (
         since("1.20", value=False),
@@ -207,7 +207,7 @@ STEPS: Mapping[str, Steps] = {
     ),
     "none_checks_options": (
         since("1.20"),
-        since("1.28", value=False, evidence="seen in 1.27.16, not in 1.28.15"),
+        since("1.28", value=False, evidence="seen in 1.28.15, not in 1.27.16"),
     ),
     "merge_rule": (
         since("1.20", value=MergeRule.NARROWEST),
@@ -223,7 +223,7 @@ STEPS: Mapping[str, Steps] = {
     ),
     "keeps_admitted_pod": (
         since("1.20"),
-        since("1.32", value=False, evidence="seen in 1.31.14, not in 1.32.13"),
+        since("1.32", value=False, evidence="seen in 1.32.13, not in 1.31.14"),
     ),
     # The response to Allocate. CDI devices were first passed to the runtime as annotations,
     # because not all runtimes supported the CRI field yet.

@@ -104,7 +104,7 @@ class SimulatedDriver:
             raise ValueError(f"invalid number of devices {devices}: use 1 or more")
         if root is None:
             if kubelet is None:
-                raise ValueError("missing root: set kubelet, or root to the kubelet's directory")
+                raise ValueError("missing root: set kubelet, or set root to its directory")
             root = kubelet.root
         self.name = name
         self.pool = pool

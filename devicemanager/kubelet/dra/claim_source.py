@@ -180,7 +180,7 @@ class ResourceClaims:
         with self._lock:
             found = self._offered.pop((kind, own, name), None)
         if found is None:
-            raise RequestError(f"no {kind} {name}")
+            raise RequestError(f"{kind} {name} does not exist")
         self._changed(f"{kind} {name} deleted")
 
     @staticmethod

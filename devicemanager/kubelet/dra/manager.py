@@ -151,7 +151,7 @@ class DraManager:
         try:
             claims = self._file.load(self._snapshot)
         except StateWriteError as error:
-            raise StartError(f"cannot write the state of DRA: {error}") from error
+            raise StartError(f"cannot write the state file of the DRA manager: {error}") from error
         with self._state.lock:
             self._state.cache = ClaimCache(claims)
             self._is_sources_ready = not any(each.pods for each in claims)

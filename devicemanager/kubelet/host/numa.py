@@ -203,7 +203,7 @@ def _ids(where: str, value: object) -> list[int]:
 def _id(where: str, value: object) -> int:
     # YAML reads ``yes`` as True, and bool is a subclass of int.
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise NumaError(f"{where}: invalid `{value}`: expected a number from 0")
+        raise NumaError(f"{where}: invalid `{value}`: expected a number of at least 0")
     return value
 
 
@@ -238,7 +238,7 @@ def _mapping(where: str, value: object) -> Mapping[Any, object]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise NumaError(f"{where}: expected a mapping by NUMA node id or memory type")
+        raise NumaError(f"{where}: expected a mapping with NUMA node IDs or memory types as keys")
     return value
 
 

@@ -51,7 +51,7 @@ def places(text: str) -> tuple[int | None, ...]:
         # Checked before the list grows: a count can have 20 digits.
         if len(found) + count > MOST_DEVICES:
             raise TooManyDevices(
-                f"more than {MOST_DEVICES} devices: a kubelet rejects a longer list"
+                f"too many devices: use at most {MOST_DEVICES}; kubelets reject longer lists"
             )
         found += [nodes[number % len(nodes)] for number in range(count)]
     return tuple(found)

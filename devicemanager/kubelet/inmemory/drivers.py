@@ -126,7 +126,9 @@ class InMemoryDriver:
         devices = self._node.devices[self.resource]
         if id_ not in devices:
             known = ", ".join(sorted(devices)) or "none"
-            raise RequestError(f"unknown device {id_!r} of {self.resource}: it has {known}")
+            raise RequestError(
+                f"unknown device {id_!r} of driver {self.resource}: the driver has {known}"
+            )
         return frozenset({id_})
 
     def _change(self, change: Callable[[DriverState], DriverState]) -> None:

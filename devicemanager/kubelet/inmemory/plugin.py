@@ -106,7 +106,7 @@ class InMemoryPlugin:
             if device.id == id_:
                 return device
         ids = ", ".join(device.id for device in self._devices) or "none"
-        raise RequestError(f"unknown device {id_!r} of {self.resource}: it has {ids}")
+        raise RequestError(f"unknown device {id_!r} of {self.resource}: the resource has {ids}")
 
     def _list(self, handler: ClientHandler) -> None:
         if self._endpoint is not None:

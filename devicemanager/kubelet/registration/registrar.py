@@ -128,8 +128,9 @@ def check_registrations(
     # Processes that fork share what is left, and cannot take all of it.
     if free <= 0 or (pid and count >= -(-free // _SHARES)):
         raise LimitReached(
-            f"process {pid} can have no more than {counted(count, 'registration')}: all processes "
-            f"have {total}, and the limit is {most} (Settings.max_registrations)"
+            f"process {pid} has {counted(count, 'registration')} and can have no more: all "
+            f"processes have {total}, and the limit is {most} (Settings.max_registrations); one "
+            "process cannot take all that is left"
         )
 
 

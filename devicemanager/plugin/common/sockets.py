@@ -98,7 +98,7 @@ def claim(bound: Path, names: Iterator[str]) -> Path:
         else:
             bound.unlink()
         return path
-    raise AssertionError("socket names never run out")
+    raise AssertionError("unreachable: the loop tries names until one is free")
 
 
 def _is_socket(path: Path) -> bool:

@@ -238,7 +238,7 @@ def _existing_ancestor(path: Path) -> Path:
             return parent
         if parent.exists():
             raise NamespaceError(f"cannot mount at {path}: {parent} is not a directory")
-    raise AssertionError("the root directory exists")
+    raise AssertionError("unreachable: the root directory always exists")
 
 
 def _mirror(

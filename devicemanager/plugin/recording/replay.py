@@ -32,7 +32,7 @@ class _Recorded(Plugin):
 
 
 class ReplayPlugin(ManagedPlugin):
-    """Replayed plugin of one resource of a recording, for the kubelet of ``directory``.
+    """Replayed plugin of one resource of a recording. ``directory``: the plugin directory.
 
     ``recording`` is a ``Recording`` or its path. ``resource`` is optional if the recording has only
     one resource. ``speed``: how many recorded seconds pass per second; None: replay without pauses.

@@ -106,6 +106,6 @@ def _check_name(setting: str, name: str, pattern: str) -> None:
     # The name of the DaemonSet is also a label value, which has at most 63 characters.
     if len(name) > 63 or not re.fullmatch(pattern, name):
         raise ConfigurationError(
-            f"{title(setting)} must be at most 63 lower-case letters, digits and '-' in "
-            f"Kubernetes, not {name!r}"
+            f"{title(setting)} becomes the name of an object in Kubernetes: use at most 63 "
+            f"lower-case letters, digits and '-', not {name!r}"
         )

@@ -88,7 +88,7 @@ _CLASSES: dict[tuple[bool, bool], type[_Simulated]] = {
 
 
 class SimulatedPlugin(ManagedPlugin):
-    """Simulated plugin with virtual devices of one resource, for the kubelet of ``directory``.
+    """Simulated plugin with virtual devices of one resource. ``directory``: the plugin directory.
 
     ``start`` serves in the background and re-registers after kubelet restarts. ``stop`` stops
     serving; the plugin cannot be started again. A context manager: entering it starts, leaving it

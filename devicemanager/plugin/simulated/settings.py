@@ -117,7 +117,7 @@ def _pairs(name: str, value: str) -> dict[str, str]:
     for part in filter(None, map(str.strip, value.split(","))):
         rpc, equals, setting = part.partition("=")
         if not equals or rpc not in RPCS:
-            raise _invalid(name, value, f"RPC=value pairs with an RPC of {', '.join(RPCS)}")
+            raise _invalid(name, value, f"RPC=value pairs, with RPC one of {', '.join(RPCS)}")
         pairs[rpc] = setting
     return pairs
 
@@ -300,7 +300,8 @@ class SimulationSettings:
         check_resource_name(self.resource_name)
         # The name becomes a file name. Kubelets ignore files whose names begin with a dot.
         if not re.fullmatch(r"[\w.-]+", self.plugin_name) or self.plugin_name.startswith("."):
-            raise _invalid("plugin_name", self.plugin_name, "a file name")
+            expected = "a file name of letters, digits, _, - and . that does not begin with a dot"
+            raise _invalid("plugin_name", self.plugin_name, expected)
         # Check the prefixes now, not when the first pod is admitted.
         try:
             self.container_settings({"probe": 0})

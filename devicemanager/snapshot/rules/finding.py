@@ -127,7 +127,8 @@ ADVICE: Final = {
     ),
     Kind.HELD_TWICE: _advice(
         "delete one of the pods, and do not trust what the device computed while both had it",
-        "restart nothing before you delete the pod: both pods would get the device again",
+        "do not restart the kubelet or a container before you delete the pod: both pods would get "
+        "the device again",
         page=_TWICE,
         issues=(137534, 75880),
     ),

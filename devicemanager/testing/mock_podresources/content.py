@@ -193,7 +193,9 @@ class ContentReader:
         resource = _name(where, found, "resource_name")
         generated = self._generated.get(resource)
         if generated is None:
-            raise where.error(f"indexes: no generated devices: add {resource} with a count")
+            raise where.error(
+                f"indexes: {resource} has no generated devices: add it to devices with a count"
+            )
         for index in found["indexes"]:
             # `id_list` allows no negative numbers.
             if index >= len(generated.ids):

@@ -170,5 +170,8 @@ def _fault(where: Where, value: Any) -> Fault:
         raise where.error(str(error)) from error
     # Faults at other injection points need a plugin, a checkpoint or a registration.
     if fault.point is not InjectionPoint.POD_RESOURCES:
-        raise where.error(f"fault {fault.kind.name} needs a kubelet: use a fault of pod-resources")
+        raise where.error(
+            f"fault {fault.kind.name} needs a kubelet, which this mock server does not have: "
+            "use a fault whose name ends with -pod-resources"
+        )
     return fault

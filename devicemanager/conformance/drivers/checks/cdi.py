@@ -53,7 +53,7 @@ def df04(run: DriverRun) -> None:
     if not new:
         raise Skipped("NodePrepareResources adds no CDI devices")
     if left := sorted(new & run.cdi.registry().devices.keys()):
-        raise Failed(f"{left[0]} is still there after NodeUnprepareResources")
+        raise Failed(f"CDI device {left[0]} still exists after NodeUnprepareResources")
 
 
 @driver_check

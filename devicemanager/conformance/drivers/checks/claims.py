@@ -247,7 +247,7 @@ def dc14(run: DriverRun) -> None:
         # Containers name only the request, and the kubelet compares the names as they are.
         raise Failed(
             f"the response names the request {min(wrong)!r}: expected {REQUEST!r}, without the "
-            "alternative"
+            "subrequest"
         )
 
 

@@ -85,7 +85,7 @@ def dl04(run: DriverRun) -> str:
             raise Skipped("the driver writes no device metadata")
         _check_metadata(claim, files)
     if left := _metadata(directory):
-        raise Failed(f"{min(left)} is still there after NodeUnprepareResources")
+        raise Failed(f"{min(left)} still exists after NodeUnprepareResources")
     return counted(len(files), "file")
 
 
@@ -103,9 +103,7 @@ def _check_metadata(claim: Any, files: dict[Path, Any]) -> None:
     name, namespace = claim["metadata"]["name"], claim["metadata"]["namespace"]
     for path, content in files.items():
         if path.parent.name != REQUEST or path.parent.parent.name != f"{namespace}_{name}":
-            raise Failed(
-                f"{path.parent.parent.name}/{path.parent.name}: expected {namespace}_{name}/"
-                f"{REQUEST}"
-            )
+            found = f"{path.parent.parent.name}/{path.parent.name}"
+            raise Failed(f"{path.name} is in {found}: expected {namespace}_{name}/{REQUEST}")
         if not isinstance(content, dict) or "requests" not in content:
-            raise Failed(f"{path.name} has no requests")
+            raise Failed(f"{path.name} has no field requests")

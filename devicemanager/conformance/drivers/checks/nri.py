@@ -36,7 +36,9 @@ def dn02(run: DriverRun) -> str:
     after = _container(run, uid)
     run.kubelet.terminate(uid)
     if after != before:
-        raise Failed(f"Synchronize has changed the container to {_shown(after)}")
+        raise Failed(
+            f"Synchronize has changed the container: {_shown(before)} before, {_shown(after)} after"
+        )
     return _shown(after)
 
 

@@ -112,7 +112,7 @@ def _check_complete(
     run.unprepare(claim)
     left = {*cdi_ids(again)} & run.cdi.registry().devices.keys()
     if left and _is_of_claim(again, claim):
-        raise Failed(f"{min(left)} is still there after NodeUnprepareResources")
+        raise Failed(f"CDI device {min(left)} still exists after NodeUnprepareResources")
 
 
 def _is_of_claim(entry: dra_v1.NodePrepareResourceResponse, claim: ClaimObject) -> bool:
@@ -190,7 +190,9 @@ def dk08(run: DriverRun) -> str:
     _start_second_instance(run)
     new_sockets = [each for each in run.registration_sockets() if each not in old_sockets]
     if not new_sockets:
-        raise Warned("both instances use the same sockets, so rolling updates have a gap")
+        raise Warned(
+            "both instances use the same sockets, so a rolling update interrupts the driver"
+        )
     _check_again(run, claim, before, "the start of a second instance")
     identities = {path: FileIdentity.of(path) for path in new_sockets}
     run.step("SIGTERM to the first instance")
@@ -232,7 +234,7 @@ def _check_one_instance(run: DriverRun, old: list[Path]) -> None:
         raise Failed(
             f"after the exit of the first instance, the kubelet has "
             f"{counted(len(run.instances()), 'registered instance')}"
-            f"{': its socket ' + left[0] + ' is left' if left else ''}"
+            f"{': the socket of the first, ' + left[0] + ', is left' if left else ''}"
         )
 
 
@@ -326,7 +328,8 @@ def dk12(run: DriverRun) -> None:
     [again] = run.prepare(claim)
     if len(again.devices) != len(before.devices):
         raise Failed(
-            f"{counted(len(again.devices), 'device')} after a reboot, {len(before.devices)} before"
+            f"the response has {counted(len(again.devices), 'device')} after a reboot, "
+            f"{len(before.devices)} before"
         )
     run.check_resolved(again, " after a reboot")
     run.unprepare(claim)

@@ -232,7 +232,7 @@ def _device_node(table: _Table) -> CdiDeviceNode:
         raise _Invalid(f"{table.place}.type must be one of b, c, u, p, not {shown(kind)}")
     if set(permissions or "") - set("rwm"):
         raise _Invalid(
-            f"invalid {table.place}.permissions {shown(permissions)}: use letters of rwm"
+            f"invalid {table.place}.permissions {shown(permissions)}: use some of r, w and m"
         )
     return CdiDeviceNode(
         path=path,

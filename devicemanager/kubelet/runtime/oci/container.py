@@ -83,7 +83,7 @@ class ContainerConfig:
         if not permissions or set(permissions) - set("rwm"):
             raise OciError(
                 f"device {printable(inside)}: invalid permissions {shown(permissions)}: "
-                "use letters of rwm"
+                "use some of r, w and m"
             )
         nodes = self._read(inside, outside)
         # For a directory such as /dev/snd, every device node below it is added.
