@@ -1,4 +1,5 @@
-"""Checkpoint in memory that is rendered at a cost that depends only on the size of a change."""
+"""Checkpoint in memory. After a change, the cost of rendering it again depends only on the size of
+the change."""
 
 # Theory of operation. Every admission waits for a write of the checkpoint, and its checksum covers
 # the whole text: half a megabyte with a thousand pods. Hashing all of it for every write would cost

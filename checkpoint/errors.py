@@ -10,7 +10,8 @@ class CheckpointError(Exception):
 
 
 class CheckpointNotFound(CheckpointError):
-    """Error for a checkpoint file that does not exist. The kubelet starts without a checkpoint."""
+    """Error for a checkpoint file that does not exist. In this case, a kubelet starts without
+    checkpoint data."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)

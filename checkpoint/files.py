@@ -1,8 +1,8 @@
 """File system operations of a store, and the durability of its writes.
 
 :class:`checkpoint.FileStore` changes its directory only through :class:`FileOperations`. Tests
-subclass it to record the operations, or to let one operation fail. They also replay only the first
-of the recorded operations, to simulate a power failure.
+subclass it to record the operations, or to let one operation fail. To simulate a
+power failure, they also replay the first N recorded operations and omit the rest.
 """
 
 from __future__ import annotations

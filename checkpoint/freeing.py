@@ -73,8 +73,10 @@ class Freeing:
                 return
 
     def close(self) -> None:
-        """Wait until all files are freed and the thread has stopped. The object can be used
-        again."""
+        """Stop the thread after it has freed all files passed to ``free``, and wait for this.
+
+        The object can be used again: the next ``free`` starts a new thread.
+        """
         self.settle()
         with self._lock:
             thread = self._end()

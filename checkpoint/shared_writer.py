@@ -94,8 +94,8 @@ class Writer:
     def flush(self) -> None:
         """Write to disk everything that was changed before this call.
 
-        Callers can share one write. If it fails, ``flush`` raises its CheckpointWriteError in each
-        of these callers.
+        Callers can share one write. If this write fails, ``flush`` raises the same
+        CheckpointWriteError in each of these callers.
         """
         # Read before taking the lock: a write in progress may not contain this caller's change.
         mine = self._next

@@ -42,7 +42,10 @@ def is_checkpoint_file(name: str) -> bool:
 
 
 class FileStore:
-    """Checkpoint file of one directory. Only one process at a time may write it. Thread-safe."""
+    """Storage of the checkpoint file in one directory. Thread-safe.
+
+    Only one process at a time may write the file.
+    """
 
     def __init__(
         self,

@@ -21,8 +21,8 @@ _EMPTY: Final = re.compile(rb"\s*\{\s*\}\s*")
 def is_state_file(data: bytes, name: str = "") -> bool:
     """True if ``data`` is a state file of the DRA manager, of any version and perhaps damaged.
 
-    ``name`` is the file's name. It is used only if the contents have no key of either kind of file:
-    a state file or a checkpoint.
+    ``name`` is the file's name. It is used only if ``data`` has no known key of a state file and no
+    known key of a checkpoint.
     """
     ours, others = _OURS.search(data), _OTHERS.search(data)
     # A device or claim can be named like a key of the other format, so the first key decides.

@@ -16,7 +16,8 @@ STATE_NAME: Final = "dra_manager_state"
 
 
 class StateStore(FileStore):
-    """State file of one directory, written with the same durability as the checkpoint."""
+    """Storage of the DRA manager's state file in one directory. Its default durability is that of
+    ``FileStore``."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ class HttpRequest:
 
     @property
     def for_faults(self) -> Request:
-        """Properties by which a fault selects requests."""
+        """The properties of this request that faults compare."""
         named = self.target
         return Request(self.verb, named.kind.plural, named.namespace, named.name, named.subresource)
 

@@ -44,7 +44,7 @@ class InCluster:
 
     @classmethod
     def create(cls, directory: Path, namespace: str = "default") -> InCluster:
-        """Write the files. ``namespace``: the namespace of the pod.
+        """Write the files. ``namespace``: the namespace in which the program that reads them runs.
 
         Raises InClusterError if openssl is missing or fails, and OSError if the directory cannot be
         written.

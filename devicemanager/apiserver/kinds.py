@@ -190,7 +190,7 @@ class Kinds:
         raise KeyError(name)
 
     def of(self, api_version: str, name: str) -> tuple[Kind, str] | None:
-        """Return the kind with a name such as ``Pod``, together with ``api_version``.
+        """Find the kind with a name such as ``Pod``. Return a pair: the kind, and ``api_version``.
 
         Return None if the server does not serve the kind at this ``apiVersion``.
         """

@@ -33,8 +33,8 @@ def number(query: _Query, name: str) -> int:
 
 
 def start(query: _Query) -> int:
-    """Return the position in the list at which a page starts, from the token ``continue``; 0 if it
-    is missing. Raises StatusError for a token that no list has returned."""
+    """Return the position in the list at which a page starts: the value of the token ``continue``,
+    or 0 without a token. Raises StatusError for a token that is not a decimal number."""
     text = query.get("continue") or "0"
     if text.isascii() and text.isdecimal():
         return int(text)
@@ -103,7 +103,7 @@ def _broken_initial_events(match: str | None, *, watch_list: bool) -> list[Field
 def check_list(query: _Query, current: int) -> None:
     """Raise StatusError for options that are not allowed in a list.
 
-    ``current``: the version of the list.
+    ``current``: the newest resource version on the server.
     """
     if _INITIAL in query:
         raise _rejected(forbidden(_INITIAL, f"{_INITIAL} is forbidden for list"))

@@ -49,9 +49,10 @@ _NOT_EPHEMERAL: Final = (
 
 
 def changed_part(target: Target, old: Object, given: Object) -> Object:
-    """Return the pod ``old``, with the part that a subresource can change taken from ``given``.
+    """Return a copy of the pod ``old``, changed as ``given`` requests.
 
-    Raises the error 422 for a change that is not allowed.
+    Only the fields that ``target.subresource`` can change are copied from ``given``. Raises the
+    error 422 for a change of these fields that is not allowed.
     """
     spec = given.get("spec") or {}
     if target.subresource == "resize":
@@ -230,7 +231,10 @@ def _is_supported(pod: Object) -> bool:
 
 def check_capacity(target: Target, pod: Object, node: Mapping[str, Any] | None) -> None:
     """Raise the error 403 if the requests of a resized pod exceed the allocatable resources of its
-    node."""
+    node.
+
+    ``node``: the Node object. If it is None (unknown node, or a pod without a node), do nothing.
+    """
     allocatable = ((node or {}).get("status") or {}).get("allocatable") or {}
     requests = pod_requests(_pod(pod), lambda container: container.requests)
     found = []

@@ -52,7 +52,7 @@ _IMMUTABLE: Final = (
 
 
 def timestamp(seconds: float = 0) -> str:
-    """Return the time in ``seconds`` from now, in the format of ``metav1.Time``."""
+    """Return the current time plus ``seconds``, in the format of ``metav1.Time``."""
     return times.timestamp(time.time() + seconds)
 
 

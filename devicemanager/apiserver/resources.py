@@ -55,9 +55,9 @@ class ResourceRules:
         self._compile = compile_
 
     def prepare(self, target: Target, new: Object, old: Mapping[str, Any] | None = None) -> None:
-        """Drop fields whose feature gate is off from an object, and set the object's defaults.
+        """Change ``new``: drop the fields whose feature gates are off, and set defaults.
 
-        ``old``: the object that it replaces; None if it is created.
+        ``old``: the object that ``new`` replaces; None if ``new`` is created.
         """
         if target.kind.group != RESOURCE_GROUP:
             return
@@ -78,7 +78,8 @@ class ResourceRules:
                 _set_rule_time(spec, (old or {}).get("spec") or {})
 
     def prepare_status(self, target: Target, new: Object, old: Mapping[str, Any]) -> None:
-        """Drop fields whose feature gate is off from a new claim status, and set its defaults.
+        """Change the status of the claim ``new``: drop the fields whose feature gates are off, and
+        set defaults.
 
         Also drop the entries of devices that are no longer allocated.
         """
@@ -96,7 +97,11 @@ class ResourceRules:
         old: Mapping[str, Any] | None,
         labels: Mapping[str, str],
     ) -> list[FieldError]:
-        """Return the rules that an object breaks. ``labels``: the labels of its namespace."""
+        """Return the rules that ``new`` breaks.
+
+        ``old``: the object that ``new`` replaces; None if ``new`` is created. ``labels``: the
+        labels of the object's namespace.
+        """
         if target.kind.group != RESOURCE_GROUP:
             return []
         found = broken_rules(

@@ -87,7 +87,7 @@ class Store:
         """Version before the oldest stored change."""
 
     def copied(self) -> Store:
-        """Return a store with the same objects and no changes."""
+        """Return a store with the same objects and version. Its log of changes is empty."""
         found = Store()
         with self.lock:
             found._objects = {name: dict(objects) for name, objects in self._objects.items()}
@@ -126,7 +126,8 @@ class Store:
     ) -> Stored:
         """Delete an object; return its last state, with the version of the deletion.
 
-        ``last_value``: state to return and report; None for the stored state.
+        ``last_value``: state of the object to return and to send to watches; None for the stored
+        state.
         """
         with self.lock:
             before = self._objects[kind.qualified].pop((namespace, name))

@@ -48,8 +48,10 @@ class Watch:
         self._seconds = seconds
 
     def lines(self, bookmark_every: float, is_over: Callable[[], bool]) -> Iterator[bytes]:
-        """Yield each event as a line, until the timeout, until an error, or until ``is_over``
-        returns True.
+        """Yield each event as a line.
+
+        The iterator ends when the watch has lasted for its ``seconds``, after an error, or when
+        ``is_over`` returns True.
 
         ``bookmark_every`` is the interval of bookmarks in seconds.
         """

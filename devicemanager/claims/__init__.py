@@ -27,7 +27,8 @@ Invariants:
 * Republishing a pool does not affect allocated claims.
 * The same objects and the same calls give the same result.
 
-Start reading with ``core`` (the search), or with ``pod_claims`` (the path of a pod).
+Start reading with ``core`` (the search), or with ``pod_claims`` (what happens to the claims of a
+pod).
 """
 
 from __future__ import annotations

@@ -50,14 +50,14 @@ class Allocator:
 
     @property
     def claims(self) -> Mapping[str, api.DeviceClaim]:
-        """Claims with status, by ``namespace/name``.
+        """All claims, by ``namespace/name``. Allocated claims have a status, pending claims do not.
 
         An allocated claim has the spec that it had when it was allocated.
         """
         return {**self.store.claims, **self._allocated}
 
     def claim(self, claim: str) -> api.DeviceClaim:
-        """Return a claim by ``namespace/name``, with status.
+        """Return a claim by ``namespace/name``. If it is allocated, it has a status.
 
         Raises ClaimsError if the claim does not exist.
         """
@@ -87,8 +87,9 @@ class Allocator:
     def allocate(self, ids: Sequence[str], node: str) -> tuple[str, ...]:
         """Allocate claims together on a node; return the claims that were not allocated before.
 
-        Raises DoesNotFit, TryAgain, or ClaimsError for a claim that can never be allocated.
-        An error leaves everything unchanged.
+        Raises DoesNotFit if the claims do not fit now, TryAgain if the search reached its limits,
+        and another ClaimsError for a claim that can never be allocated. An error leaves everything
+        unchanged.
         """
         new = self.pending(ids)
         return self.commit(self.snapshot(new, node).search()) if new else ()
@@ -102,8 +103,8 @@ class Allocator:
         return tuple(map(self.claim, new))
 
     def snapshot(self, claims: Iterable[api.DeviceClaim], node: str) -> Snapshot:
-        """Return the objects, allocations and limits that a search for devices of ``claims``
-        reads."""
+        """Return a snapshot of everything that a search for these claims on ``node`` reads:
+        objects, allocations and limits."""
         return Snapshot(
             tuple(claims),
             self.store.offer(node),
@@ -116,7 +117,7 @@ class Allocator:
         )
 
     def is_current(self, snapshot: Snapshot) -> bool:
-        """True if the objects and allocations in the snapshot have not changed."""
+        """True if the objects and allocations in the snapshot are still the current ones."""
         return snapshot.version == (self.store.version, self.ledger.version) and all(
             self.store.claims.get(claim.id) == claim for claim in snapshot.claims
         )
@@ -139,7 +140,8 @@ class Allocator:
         return tuple([claim.id for claim in found.claims])
 
     def explain(self, ids: Sequence[str], node: str) -> Explanation:
-        """Explain which devices claims have or would get on a node, or why they do not fit.
+        """Explain claims on a node: the devices that they have or would get, or why they do not
+        fit.
 
         Raises ClaimsError for a claim that can never be allocated.
         """

@@ -42,7 +42,10 @@ class ObjectOwner(Protocol):
     """Owner of pools, classes, claims and configs, such as a ``ClaimManager``."""
 
     def apply(self, objects: Iterable[api.Object]) -> None:
-        """Create or replace objects. Raises ClaimsError for the first rejected object."""
+        """Create or replace objects one after another.
+
+        Raises ClaimsError for the first rejected object. Objects before this one stay created.
+        """
 
     def withdraw(self, found: api.Object) -> bool:
         """Delete an object. Return False if it does not exist."""

@@ -38,7 +38,8 @@ class ClaimDriver(Protocol):
 class FakeDriver:
     """Driver that prepares nothing and names CDI devices as dra-example-driver does.
 
-    Each device gets a common name and a name that belongs to its claim.
+    Each device gets two names: one that all devices of its driver share, and one with the UID of
+    its claim.
     """
 
     profile: str = "device"

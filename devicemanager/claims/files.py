@@ -55,7 +55,8 @@ def display_name(found: api.Object) -> str:
 
 
 def in_order(objects: Iterable[api.Object]) -> list[api.Object]:
-    """Sort objects so that references come first: configs, classes, pools, claims."""
+    """Sort objects by kind: configs, classes, pools, claims. An object comes after the objects that
+    it refers to."""
     return sorted(objects, key=lambda found: _ORDER.get(type(found), 0))
 
 

@@ -308,7 +308,7 @@ class ClaimManager:
             return tuple([each for _, each in sorted(self._store.classes.items())])
 
     def explain(self, *claims: str) -> Explanation:
-        """Explain which devices claims have or would get together, or why they do not fit.
+        """Explain claims together: the devices that they have or would get, or why they do not fit.
 
         Raises ClaimsError for claims that can never be allocated.
         """

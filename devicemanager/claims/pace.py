@@ -1,4 +1,5 @@
-"""Pace of a search: it leaves time to other threads, and ends after a limit of CPU time."""
+"""Limit the CPU time of a search: let it sleep regularly, so that other threads can run, and end it
+when it has used up its limit."""
 
 # Python runs one thread at a time. A thread that computes gives way after 5 ms only, each time
 # another thread needs to run, and an admission needs that several times. So a long search sleeps
@@ -21,7 +22,8 @@ _RATIO = 2
 
 
 class Pace:
-    """Pace of one search. Call it after each step: it sleeps at the end of each time slice."""
+    """Pace of one search. The search calls this object after each step. The call sleeps if a time
+    slice has ended."""
 
     def __init__(self, seconds: float = CPU_SECONDS) -> None:
         self._end = time.thread_time() + seconds

@@ -42,7 +42,8 @@ Configs = Mapping[api.ConfigReference, api.ConfigObject]
 
 
 class Offer:
-    """The pools at one moment, as one node can use them. They are converted at first use."""
+    """The pools of a store at one moment, and a node. At first use, the pools that this node can
+    use are converted into an inventory."""
 
     def __init__(
         self, pools: Mapping[str, api.DevicePool], node: str, converter: Converter
@@ -87,7 +88,8 @@ class Snapshot:
         """Find devices for the claims, none of which is allocated.
 
         ``may_continue`` is called every few steps; the search ends when it returns False. Raises
-        DoesNotFit, TryAgain, or ClaimsError for a claim that can never be allocated.
+        DoesNotFit if the claims do not fit now, TryAgain if the search ended early, and another
+        ClaimsError for a claim that can never be allocated.
         """
         steps = budget_of(self.limits, may_continue)
         inventory, resolved = self._resolve(steps)
@@ -99,7 +101,7 @@ class Snapshot:
         return Found(tuple(claims), inventory, allocations)
 
     def explain(self, may_continue: Callable[[], bool] | None = None) -> Explanation:
-        """Explain which devices the claims have or would get, or why they do not fit.
+        """Explain the claims: the devices that they have or would get, or why they do not fit.
 
         ``may_continue``: see ``search``. Raises ClaimsError for a claim that can never be
         allocated.

@@ -65,7 +65,8 @@ class ObjectStore:
         return self.offer(node).constraints
 
     def offer(self, node: str) -> Offer:
-        """Return the pools as a node can use them; the same object until a pool changes."""
+        """Return the pools for the search on a node. The result is the same object until a pool
+        changes."""
         found = self._by_node.get(node)
         if found is None:
             found = self._by_node[node] = Offer(self._pools, node, self._converter)

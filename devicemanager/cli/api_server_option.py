@@ -49,7 +49,8 @@ def check(args: argparse.Namespace) -> None:
 def apply(
     args: argparse.Namespace, settings: Settings, stack: contextlib.ExitStack
 ) -> tuple[Settings, ApiNode | None]:
-    """Return the settings for a kubelet that uses the API server of the flags, if any.
+    """Return the settings for a kubelet. The kubelet uses the API server that one of the flags
+    selects. Without a flag, return ``settings`` unchanged.
 
     If ``--api-server`` is set, start an API server and also return its ``ApiNode``. Otherwise the
     second value is None.

@@ -30,7 +30,7 @@ _PLUGIN_OPTIONS = (
 
 
 def run_client(args: argparse.Namespace) -> int:
-    """Run the checks on the client of the command line, and return the exit status. Raises
+    """Run the checks on the client that the command line names, and return the exit status. Raises
     CommandError."""
     from devicemanager.conformance import Waivers
     from devicemanager.conformance.clients import (

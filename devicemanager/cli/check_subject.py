@@ -1,4 +1,5 @@
-"""The program of ``devicemanager check``: a device plugin or a DRA driver, and its checks."""
+"""The program that ``devicemanager check`` tests, and its checks. The program is a device plugin or
+a DRA driver."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def _names_driver(args: argparse.Namespace) -> bool:
 
 
 def program_of(args: argparse.Namespace) -> tuple[PluginUnderTest, Limits, Suite]:
-    """Return the program of the command line, its limits and its suite.
+    """Return the program to test, which the command line names, with its limits and its suite.
 
     If the options do not say whether it is a plugin or a driver, start it once to see what it
     registers.
@@ -171,7 +172,10 @@ def _hardware(args: argparse.Namespace) -> Hardware:
 
 
 def report_unused_hooks(program: PluginUnderTest, suite: Suite, chosen: Sequence[Check]) -> None:
-    """Print a warning for each hook that none of the checks uses."""
+    """Print a warning for each hook of ``program`` that no check in ``chosen`` uses.
+
+    The hooks ``prepare`` and ``cleanup`` run with every check, so they count as used.
+    """
     from devicemanager.conformance.plugin_under_test import HOOKS_OF_STARTS
 
     for hook in program.hooks:

@@ -102,7 +102,7 @@ class Contents(Protocol):
 
 
 class Inspection(Protocol):
-    """Result of ``inspect`` for either of the two files."""
+    """Result of ``checkpoint.inspect`` or ``checkpoint.dra.inspect``."""
 
     @property
     def problems(self) -> tuple[str, ...]: ...

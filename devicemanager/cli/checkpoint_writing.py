@@ -28,17 +28,21 @@ _CLEANED = "device-plugins"
 
 @attrs.frozen
 class Written:
-    """The path of the written file, and the path of the copy of the previous file."""
+    """Paths of a write: the written checkpoint, and the copy of the file that it replaced.
+
+    ``copy`` is None if no file was replaced.
+    """
 
     path: str
     copy: str | None = None
 
 
 def write(file: CheckpointFile, data: bytes, args: argparse.Namespace) -> Written | None:
-    """Write the checkpoint as ``--write`` or ``--to`` requests, and return the paths. Without
-    these flags, return None.
+    """Write ``data`` as ``--write`` or ``--to`` requests, and return the paths. Without these
+    flags, return None.
 
-    Raises CommandError, OSError and CheckpointWriteError; after an error the file is unchanged.
+    Raises CommandError, OSError and CheckpointWriteError. After an error, the file that
+    ``--write`` replaces is unchanged.
     """
     if args.to == STANDARD_INPUT:
         _print(data)

@@ -120,7 +120,9 @@ def load_of_pods(args: argparse.Namespace, manifests: Sequence[str]) -> OfflineC
 
 
 def read_objects(paths: Sequence[str], hardware: SimulatedHardware | None) -> list[v1alpha1.Object]:
-    """Return the objects of files and directories, and of virtual hardware.
+    """Return the objects in files and directories (``paths``), such as claims, classes and pools.
+
+    With ``hardware``, also return the pools and classes of this virtual hardware.
 
     Raises CommandError and ClaimsError.
     """

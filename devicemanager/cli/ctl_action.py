@@ -52,7 +52,8 @@ def argument(*names: str, **options: Any) -> Argument:
 
 @attrs.frozen
 class Action:
-    """An action of ``ctl``, such as ``admit``, and how it differs from its operation."""
+    """An action of ``ctl``, such as ``admit``: the operation that it calls, and exceptions to what
+    the operation defines."""
 
     name: str
     """The last word of the action on the command line, such as ``pod`` of ``wait pod``."""
@@ -133,7 +134,8 @@ class Actions:
         """Check the arguments before the first request is sent. Raises CommandError."""
 
     def pods(self, client: Any, args: argparse.Namespace) -> tuple[Sequence[PodInfo], str]:
-        """Return the pods that the user can name, and a hint for the error about an unknown pod."""
+        """Return all pods to which the arguments can refer, and a hint for the error about an
+        unknown pod."""
         raise NotImplementedError
 
 

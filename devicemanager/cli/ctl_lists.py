@@ -27,7 +27,7 @@ are shown as ``-``."""
 
 @attrs.frozen
 class Listing:
-    """The columns of a list, and the names of its items."""
+    """Columns in which a list is printed, and a function that returns the name of an item."""
 
     name: Callable[[Any], str]
     """Returns the name of an item, for ``-o name`` and ``-w``."""

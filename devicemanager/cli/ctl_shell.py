@@ -1,5 +1,5 @@
-"""``devicemanager ctl shell`` and ``ctl oci``: run a command with what a container gets, or write
-the container's OCI bundle."""
+"""``devicemanager ctl shell`` and ``ctl oci``: run a command with the variables, mounts and devices
+of a container, or write the container's OCI bundle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHELL = ("/bin/sh",)
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the two actions."""
+    """Add ``devicemanager ctl shell`` and ``devicemanager ctl oci``."""
     shell = command(
         subparsers,
         "shell",

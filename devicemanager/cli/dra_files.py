@@ -54,9 +54,11 @@ def add_served(parser: argparse.ArgumentParser) -> None:
 
 
 def objects(args: argparse.Namespace, plural: str) -> list[Object]:
-    """Return the objects of a resource type such as ``resourceslices``, at v1.
+    """Return all objects of a resource type, converted to ``resource.k8s.io/v1``.
 
-    Raises CommandError for a file, and ClusterError or ApiError for an API server.
+    ``plural`` is the type, such as ``resourceslices``. The objects are read from the files, the
+    mock kubelet or the API server that the arguments select. Raises CommandError for a mistake of
+    the user, and ClusterError or ApiError for an error of the API server.
     """
     if has_files(args):
         return _from_files(args.paths, plural)
@@ -64,8 +66,10 @@ def objects(args: argparse.Namespace, plural: str) -> list[Object]:
 
 
 def has_files(args: argparse.Namespace) -> bool:
-    """True if the objects are those of files. Raises CommandError if the arguments select files and
-    another source."""
+    """True if the arguments name files from which to read objects.
+
+    Raises CommandError if they also select a mock kubelet or an API server.
+    """
     for name in ("kubeconfig", "control"):
         if args.paths and getattr(args, name):
             raise CommandError(f"--{name} and files exclude each other: give one of them")
@@ -73,8 +77,11 @@ def has_files(args: argparse.Namespace) -> bool:
 
 
 def is_mock(args: argparse.Namespace) -> bool:
-    """True if the objects are those of a mock kubelet. Raises CommandError if the options
-    contradict each other."""
+    """True if the arguments select a mock kubelet as the source of objects, False if they select
+    an API server.
+
+    Raises CommandError if ``--control`` and ``--kubeconfig`` are both given.
+    """
     if args.control and args.kubeconfig:
         raise CommandError("--control and --kubeconfig exclude each other: give one of them")
     return bool(args.control or (CONTROL in os.environ and not args.kubeconfig))
@@ -111,7 +118,8 @@ def read_objects(paths: Sequence[str]) -> list[Object]:
 
 
 def located_objects(paths: Sequence[str]) -> Iterator[tuple[str, Object]]:
-    """Yield the objects of ``read_objects`` with their files. Raises the same errors."""
+    """Yield the objects that ``read_objects`` returns, as pairs of file name and object. Raises the
+    same errors."""
     from devicemanager.apiserver.offline import listed
 
     check_one_standard_input(paths)

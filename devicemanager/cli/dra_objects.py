@@ -75,7 +75,8 @@ class DraObjects:
             self.pods.append(_in_namespace(value))
 
     def candidates(self) -> list[Object]:
-        """Return all claims, and a claim for each template, with the template's name."""
+        """Return all claims. For each template, also return a claim that is made from the template
+        and has its name."""
         return [*self.claims, *map(_claim_of, self.templates)]
 
     def pod(self, name: str) -> Object:

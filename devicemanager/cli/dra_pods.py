@@ -24,7 +24,8 @@ _FITS = ("allocated", "fits")
 
 @attrs.frozen
 class ClaimResult:
-    """The result for one entry of ``spec.resourceClaims``."""
+    """Result for the claim of one entry in a pod's ``spec.resourceClaims``: its devices, or why it
+    does not fit."""
 
     entry: str
     claim: str
@@ -37,7 +38,7 @@ class ClaimResult:
 
 @attrs.frozen
 class PodExplanation:
-    """The claims of a pod, and why they do not fit."""
+    """Results for all claims of a pod on one node. ``reasons`` is empty if the claims fit."""
 
     pod: str
     node: str
@@ -47,7 +48,7 @@ class PodExplanation:
 
     @property
     def fits(self) -> bool:
-        """True if the pod can run on the node."""
+        """True if all claims of the pod are allocated or fit on the node."""
         return all(each.state in _FITS for each in self.claims)
 
     def text(self) -> str:
@@ -67,7 +68,7 @@ class PodExplanation:
 def explain_pod(objects: DraObjects, pod: Object, node: Node) -> PodExplanation:
     """Allocate the claims of a pod, as the scheduler does, and explain the result.
 
-    The claims that fit are added to ``objects`` with their devices.
+    If all claims fit, the claims that were allocated here are added to ``objects.claims``.
     """
     found = _PodClaims(objects, pod, node)
     results = [found.result(entry) for entry in pod["spec"].get("resourceClaims") or ()]

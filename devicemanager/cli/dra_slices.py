@@ -53,7 +53,11 @@ def _devices(value: Object) -> list[str]:
 
 
 def nodes(spec: Object) -> str:
-    """Return which nodes have access to the devices of a slice."""
+    """Return a text for the nodes that have access to the devices of a slice.
+
+    ``spec`` is the slice's spec. The text is the name of a node, ``selector``, ``all``,
+    ``per device``, or ``-`` if the spec has none of these.
+    """
     if name := spec.get("nodeName"):
         return str(name)
     names = {"nodeSelector": "selector", "allNodes": "all", "perDeviceNodeSelection": "per device"}

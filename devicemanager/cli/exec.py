@@ -1,4 +1,4 @@
-"""``devicemanager exec``: run a plugin on a mock kubelet, although its paths are hard-coded."""
+"""``devicemanager exec``: run a plugin with hard-coded kubelet paths on a mock kubelet."""
 
 from __future__ import annotations
 

@@ -103,7 +103,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def leaving(args: argparse.Namespace) -> str:
-    """Return what happens to the nodes at the end of the command."""
+    """Return a text for what the command does with the nodes at its end: ``deleting the nodes``,
+    for example."""
     # Adopted Nodes belong to another program, so they are not deleted.
     is_kept = args.adopt is not None and args.leave == "delete"
     return _LEAVING["keep" if is_kept else args.leave]

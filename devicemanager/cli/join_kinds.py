@@ -1,7 +1,7 @@
 """Node kinds of ``devicemanager join -f FILE``: how many nodes of each kind, and their properties.
 
-The flags of ``join`` are the defaults of all kinds. Every mistake is one line with the file, the
-kind and the field.
+The flags of ``join`` are the defaults of all kinds. Each error message is one line. It names the
+file and, if known, the kind and the field.
 """
 
 from __future__ import annotations

@@ -350,7 +350,8 @@ def add_sharing(parser: argparse.ArgumentParser) -> None:
 
 
 def check_sharing(args: argparse.Namespace) -> None:
-    """Raise CommandError for sharding flags that exclude each other."""
+    """Raise CommandError for --shard with --shards, and for --full with --shards without a
+    --root."""
     if args.shard is not None and args.shards is not None:
         raise CommandError("--shard and --shards exclude each other: use one of them")
     # A process that takes over a shard needs the state in the nodes' directories.
@@ -366,7 +367,8 @@ def identity() -> str:
 
 
 def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[NodeSpecs, ...]:
-    """Return the specifications of the requested nodes, by kind. Raises CommandError."""
+    """Return the specifications of the requested nodes, or of the nodes of ``fleet``: one
+    specification per kind. Raises CommandError."""
     if args.adopt is not None:
         _check_adoption(args, fleet)
         return (node_specs(args).resized(0),)

@@ -127,7 +127,11 @@ class CommandParser(SuggestingParser):
         return super().parse_known_args(args, namespace)
 
     def hint(self, words: Sequence[str]) -> str:
-        """Return advice to put ``--`` before another command, whose options are unknown here."""
+        """Return advice to put the command to run after ``--``.
+
+        Return an empty text if ``words`` contains ``--``, or if this subcommand runs no other
+        command.
+        """
         is_missing = self.takes_command and "--" not in words
         return "put the command to run after --" if is_missing else ""
 

@@ -36,8 +36,8 @@ def clean(text: str) -> str:
 def lines_of(text: str) -> list[str]:
     """Return the lines of a text, each one escaped.
 
-    Unlike ``str.splitlines``, only a newline ends a line: no other character of a device ID can
-    make a new one.
+    Only a newline ends a line. ``str.splitlines`` would also split at other characters, which a
+    device ID can contain.
     """
     return [clean(line) for line in text.removesuffix("\n").split("\n")]
 
@@ -62,7 +62,7 @@ def print_documents(values: Iterable[object]) -> None:
 
 
 class Listing(NamedTuple):
-    """A list to print: its rows, and their names."""
+    """Content of a list to print: table columns and rows, and the names for ``-o name``."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -94,7 +94,10 @@ def print_list(
 
 
 def print_json(schema: str, value: Mapping[str, object]) -> None:
-    """Print a value as indented JSON, with the name of its shape in ``schema`` (docs/json.md)."""
+    """Print a value as indented JSON, with the additional field ``schema``.
+
+    The field is ``schema_name(schema)``. docs/json.md describes the schemas.
+    """
     print(json.dumps({"schema": schema_name(schema), **value}, indent=2))
 
 

@@ -103,9 +103,10 @@ class PodInformer:
             self._hand_over(known)
 
     def complete(self, name: str, objects: list[JsonObject]) -> None:
-        """Add the result of a LIST of one node's pods; the pods are then complete.
+        """Add ``objects``, the result of a LIST of one node's pods. The node's pods are then
+        complete.
 
-        A collected pod is kept if its version is newer.
+        If a pod was already collected, its newer version is used.
         """
         with self._lock:
             known = self._nodes.get(name)

@@ -31,7 +31,8 @@ _OTHER_FILES = 128
 
 
 class SharedWatches:
-    """Watches that all nodes share: one of all pods, one of all Nodes of devicemanager.
+    """Watches that all nodes share: one of all bound pods, one of all Nodes with devicemanager's
+    label.
 
     Thread-safe.
     """
@@ -76,8 +77,8 @@ class SharedWatches:
     def expect(self, names: Collection[str]) -> None:
         """Start to collect the pods of nodes that are going to join.
 
-        The first call starts the watches. The nodes of this call get their pods from the first
-        LIST. Each node of a later call needs another LIST.
+        The first call starts the watches. Nodes that are expected before the first LIST of pods
+        ends get their pods from this LIST. For each other node, ``add_handlers`` sends a LIST.
         """
         for name in names:
             self._pods.expect(name)
@@ -91,10 +92,10 @@ class SharedWatches:
                 self._threads.append(reflector.start())
 
     def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
-        """Start to deliver the Node object of a node that has joined to ``node``, and its pods to
-        ``pods``.
+        """Start to deliver objects of the node ``name``: its Node object to the handler ``node``,
+        and its pods to the handler ``pods``.
 
-        Raises ApiError if a LIST of the node's pods fails.
+        Call it when the node has joined. Raises ApiError if a LIST of the node's pods fails.
         """
         self._nodes.add_handler(name, node)
         for witness in self._witnesses:

@@ -1,7 +1,8 @@
 """Addresses of pods. They are fake: no container listens there.
 
-Each node first takes the addresses in its own part of the range. So processes that share the nodes
-of one name prefix do not use the same addresses.
+Each node has its own part of the range of addresses. It uses the other parts only if its own part
+has no free address. So nodes in different processes normally get different addresses, although
+these processes do not communicate.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 In:  Node objects that match a label selector, as they appear on the API server.
 Out: calls of ``adopt`` with each new Node.
 
-If a Node is deleted, its ``ClusterNode`` leaves without a call from here. A new Node with the same
-name is adopted again.
+If a Node is deleted, its ``ClusterNode`` notices this itself and leaves. This module then does
+nothing. If a new Node with the same name is created, it is adopted, too.
 """
 
 from __future__ import annotations

@@ -251,8 +251,8 @@ class Cluster:
     def scale(self, kind: str, count: int) -> None:
         """Set the number of nodes of a kind to ``count``. Blocks.
 
-        Nodes with the highest numbers leave if there are too many. Then missing nodes are added,
-        also those that left earlier for another reason.
+        First the nodes whose index is ``count`` or higher leave. Then each node with a lower index
+        joins if it is not in the cluster, even if it left earlier for another reason.
 
         Raises RequestError for an unknown kind or an invalid number, and if nodes cannot join.
         """

@@ -27,7 +27,7 @@ _DOMAIN: Final = "resource.kubernetes.io"
 
 @attrs.frozen(eq=False)
 class PoolLayout:
-    """Pool of a driver on each node."""
+    """Template of a driver's pool. Each node of a kind publishes its own pool made from it."""
 
     name: str
     """Name of the pool, with ``{node}`` for the name of the node."""

@@ -210,7 +210,8 @@ class NodeSpecs:
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
         """Return the options of the node with this index, including its address.
 
-        If ``options`` has no address, the function ``address`` provides it.
+        If ``options`` has no address, the function ``address`` provides it. ``shard`` is the number
+        of the node's shard.
         """
         return attrs.evolve(
             self.options,

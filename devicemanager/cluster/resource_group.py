@@ -1,4 +1,4 @@
-"""The API group of DRA on the server: its newest version that nodes can use."""
+"""Find the newest version of ``resource.k8s.io``, the API group of DRA, that a server has."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class ResourceGroup:
         self._version: str | None = None
 
     def version(self, api: Api) -> str:
-        """Return the newest version that the server has; empty if it has none.
+        """Return the newest version that the server and this module both support, such as ``v1``.
 
-        The first call sends a request. Raises ApiError if the request fails.
+        The text is empty if the server has no such version. The first call sends a request. Raises
+        ApiError if the request fails.
         """
         with self._lock:
             if self._version is None:
@@ -33,8 +34,11 @@ class ResourceGroup:
             return self._version
 
     def path(self, api: Api, rest: str) -> str:
-        """Return the path of an object or a list of the group, in the version of ``version``.
-        Raises the errors of ``version``."""
+        """Return the API path of an object or a list of the group.
+
+        ``rest`` is the end of the path, such as ``resourceslices``. The path has the version that
+        ``version`` returns, or v1 if that is empty. Raises the errors of ``version``.
+        """
         return f"{_GROUP}/{self.version(api) or _VERSIONS[0]}/{rest}"
 
 

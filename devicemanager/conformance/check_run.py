@@ -39,7 +39,7 @@ _SET_UP_SECONDS = 0.5
 
 
 class CheckRun(SuiteRun):
-    """One run of one check of plugins on one stage (a mock kubelet with the plugin)."""
+    """One run of one check of a device plugin, on one stage: a mock kubelet with the plugin."""
 
     _set_up_at = 0.0
     """Time at which the plugin has had ``_SET_UP_SECONDS`` since the registration at its start."""
@@ -60,12 +60,12 @@ class CheckRun(SuiteRun):
         time.sleep(max(0.0, self._set_up_at - time.monotonic()))
 
     def stop_kubelet(self) -> None:
-        """Stop the kubelet, after the plugin's set-up."""
+        """Call ``wait_set_up``, then stop the kubelet."""
         self.wait_set_up()
         super().stop_kubelet()
 
     def restart_kubelet(self) -> Mark:
-        """Restart the kubelet, after the plugin's set-up. Return a mark for the moment before the
+        """Call ``wait_set_up``, then restart the kubelet. Return a mark for the moment before the
         restart."""
         self.wait_set_up()
         return super().restart_kubelet()
@@ -103,11 +103,11 @@ class CheckRun(SuiteRun):
             raise Failed(self.silence_since(since, after) or str(failed)) from None
 
     def silence_since(self, since: Mark, after: str) -> str:
-        """Return an error text if the plugin has sent no device list of the first resource since
-        the mark; empty if it has sent one.
+        """Return an error text if the plugin has sent no device list of the check's ``resource``
+        since the mark; empty if it has sent one.
 
         Call it ``refresh_seconds`` after the mark. ``after`` names the change that a list must
-        show.
+        show, such as "add-device".
         """
         if self.observed.lists(self.resource, since):
             return ""
@@ -150,12 +150,12 @@ class CheckRun(SuiteRun):
         return {name: len(self.devices(name)) for name in self.resources}
 
     def devices(self, resource: str | None = None) -> list[dp.Device]:
-        """Return the devices in the newest device list of a resource, by default the first
-        resource."""
+        """Return the devices in the newest device list of a resource, by default of the check's
+        ``resource``."""
         return self.observed.devices(resource or self.resource)
 
     def healthy_ids(self, resource: str | None = None, least: int = 1) -> list[str]:
-        """Return the IDs of the healthy devices of a resource (default: the first resource).
+        """Return the IDs of a resource's healthy devices (default: the check's ``resource``).
 
         Raises Skipped if there are fewer than ``least``.
         """
@@ -183,7 +183,7 @@ class CheckRun(SuiteRun):
     def client(self, resource: str | None = None) -> Iterator[PluginClient]:
         """Open a connection to the socket that the plugin registered last for a resource.
 
-        Without ``resource``, use the first resource.
+        By default, this is the resource of the check (``SuiteRun.resource``).
         """
         socket = self.observed.socket(resource or self.resource)
         with contextlib.closing(PluginClient(socket, self.step)) as client:
@@ -207,8 +207,10 @@ class CheckRun(SuiteRun):
                 yield resource, client
 
     def check_alive(self, after: str) -> None:
-        """Raise Failed if the plugin has exited or does not respond. ``after`` names the cause in
-        errors."""
+        """Raise Failed if the plugin has exited or does not respond.
+
+        The text of the error names ``after``: what the suite did before, such as "unknown methods".
+        """
         if self.plugin.has_exited:
             raise Failed(f"the plugin exited after {after}: {self.plugin.exit_text()}")
         try:
@@ -226,8 +228,8 @@ class CheckRun(SuiteRun):
         seconds: float,
         what: str,
     ) -> float:
-        """Wait until ``is_wanted`` is true for a device list of the first resource. Return the
-        seconds that this took.
+        """Wait until ``is_wanted`` is true for a device list of the check's ``resource``. Return
+        the seconds that this took.
 
         After the timeout, raises Failed; ``what`` describes the list in the error.
         """
@@ -247,8 +249,8 @@ class CheckRun(SuiteRun):
         """Wait until every resource has registered and sent a device list. Return the seconds that
         this took.
 
-        Raises Failed after the timeout or if the plugin exits; ``after`` names the cause in the
-        error.
+        Raises Failed after the timeout or if the plugin exits. The text of the error names
+        ``after``: the event after which the plugin must register, such as "its start".
         """
 
         def is_done() -> bool:

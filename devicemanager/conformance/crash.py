@@ -26,7 +26,8 @@ def crash_line(lines: Iterable[str]) -> str:
 def without_stacks(lines: Iterable[str]) -> list[str]:
     """Return the lines that are not empty and not part of a stack of Go.
 
-    Some libraries print stacks after the message of a fatal error, so the last lines say nothing.
+    Some libraries print stacks after the message of a fatal error. Then the last lines of the
+    output do not show the error.
     """
     known = list(lines)
     # A frame has two lines: the function, and its file, indented by a tab.

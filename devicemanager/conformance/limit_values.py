@@ -16,8 +16,8 @@ T = TypeVar("T", bound=attrs.AttrsInstance)
 
 
 def limit(default: float) -> Any:
-    """Return an attrs field for a number of at least 0. If the default is an int, it must be a
-    whole number."""
+    """Return an attrs field for a number of at least 0. If ``default`` is an int, the field accepts
+    only whole numbers."""
     return attrs.field(default=default, validator=_check_number)
 
 

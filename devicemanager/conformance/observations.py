@@ -173,7 +173,8 @@ class Timeline:
         self._old_lines = {process: len(process.output()) for process in processes}
 
     def step(self, text: str, time: float | None = None) -> None:
-        """Add a line about what the suite does now, or noticed about the earlier time ``time``."""
+        """Add a line about what the suite does or notices. ``time`` is when this happened, by the
+        kubelet's clock; None for now."""
         time = self._kubelet.clock.time() if time is None else time
         self._steps.append(self._line(time, "suite", printable(text)))
 

@@ -33,7 +33,8 @@ _SIMILARITY = 0.7
 def check_placeholders(texts: Iterable[str], names: Iterable[str], where: str) -> None:
     """Raise CheckError for a placeholder that is probably a typo.
 
-    Other words in braces can have a meaning for the program, so they are passed on.
+    Other words in braces raise no error, because they can have a meaning for the program.
+    ``names`` are the known placeholders. ``where`` says in the error where the texts come from.
     """
     known = sorted(names)
     for text in texts:

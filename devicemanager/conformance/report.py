@@ -84,8 +84,8 @@ class Verdict:
 
 @attrs.frozen
 class Cause:
-    """One cause of failures: the failed check that shows it best, and the other checks that it
-    affects."""
+    """One cause of failures: the failed check that shows the cause best, and the other checks that
+    the cause affects."""
 
     verdict: Verdict
     """The failed check that shows the cause best."""
@@ -252,8 +252,8 @@ class Report:
         return f"{text}; not {next_one.value}: {self.obstacle(next_one)}" if next_one else text
 
     def exit_status(self, profile: Profile = Profile.COMPLETE) -> int:
-        """Return 0 if the plugin passes the profile. Return 2 if the suite failed to run a check of
-        the profile, otherwise 1."""
+        """Return 2 if the suite failed to run a check of the profile. Otherwise return 1 if a check
+        of the profile failed, or 0 if none failed."""
         failed = self.failed(profile)
         if any(each.outcome is Outcome.ERROR for each in failed):
             return 2

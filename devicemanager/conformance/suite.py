@@ -18,7 +18,7 @@ __all__ = ["PLUGINS", "Suite"]
 
 @attrs.frozen
 class Suite:
-    """The checks of one kind of program, and what they run on."""
+    """One kind of program under test, with its checks. Creates stages and runs for these checks."""
 
     program: str
     """The kind of program, as in the heading of a report."""

@@ -70,7 +70,7 @@ class SuiteRun(ABC):
 
     @property
     def kind(self) -> str:
-        """The kind of program, in texts: plugin or driver."""
+        """The word for the program under test in messages: ``plugin`` or ``driver``."""
         return self.plugin.under_test.kind
 
     @property
@@ -115,8 +115,8 @@ class SuiteRun(ABC):
     def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
         """Wait until every resource has registered. Return the seconds that this took.
 
-        Raises Failed after the timeout or if the plugin exits; ``after`` names the cause in the
-        error.
+        Raises Failed after the timeout or if the plugin exits. The text of the error names
+        ``after``: the event after which the plugin must register, such as "its start".
         """
 
     @abstractmethod
@@ -135,8 +135,10 @@ class SuiteRun(ABC):
         self.relaunch("its start")
 
     def relaunch(self, after: str) -> None:
-        """Start an instance of the plugin and wait for its registration. ``after`` is the name of
-        this start in errors, such as "the plugin's restart"."""
+        """Start an instance of the plugin, wait for its registration and then for its devices.
+
+        The text of errors names ``after``: this start, such as "the plugin's restart".
+        """
         since = self.kubelet.mark()
         self.launch()
         self.wait_registered(since, self.limits.start_seconds, after)
@@ -144,8 +146,7 @@ class SuiteRun(ABC):
 
     def launch(self, *before: str, hook: str = "") -> PluginProcess:
         """Start an instance of the plugin and return without waiting. ``before`` are words to put
-        before its command. ``hook`` is the name of a hook to run
-        after ``prepare``."""
+        before its command. ``hook`` is the name of a hook to run after the hook ``prepare``."""
         self._registered_before = False
         self.step(f"start the {self.kind}" + (f" after the hook {hook}" if hook else ""))
         return self.plugin.launch(*before, hook=hook)
@@ -175,8 +176,8 @@ class SuiteRun(ABC):
         return since
 
     def restart_and_wait(self, number: int) -> tuple[Mark, float]:
-        """Restart the kubelet and wait for the plugin's registration. ``number`` is the number of
-        the restart in errors.
+        """Restart the kubelet and wait for the plugin's registration. The text of an error names
+        ``number``, the number of this restart in a series.
 
         Return a mark for the moment before the restart, and the seconds until the registration.
         Raises Failed.
@@ -276,8 +277,8 @@ class SuiteRun(ABC):
         return took
 
     def warn_if_slow(self, took: float, after: str) -> None:
-        """Raise Warned if a recovery of ``took`` seconds was longer than
-        ``recover_warn_seconds``."""
+        """Raise Warned if ``took``, the seconds until the plugin registered, is more than
+        ``recover_warn_seconds``. The text names ``after``: the event before the registration."""
         if took > self.limits.recover_warn_seconds:
             raise Warned(
                 f"registered only {took:.1f} s after {after}, "

@@ -67,8 +67,8 @@ class Waivers:
         return cls(list(waivers.values()))
 
     def applied(self, id_: str, outcome: Outcome, seen: str) -> tuple[Outcome, str]:
-        """Return the outcome and text of a failure or warning after applying the check's waiver, if
-        there is a waiver."""
+        """Apply the waiver of the check ``id_`` to a failure or warning, and return the new outcome
+        and text. Without a waiver, return ``outcome`` and ``seen`` unchanged."""
         waiver = self._by_id.get(id_)
         if waiver is None:
             return outcome, seen

@@ -341,8 +341,10 @@ class MockKubeletClient:
     def prepare_claims(
         self, driver: str, claims: Iterable[str], *, endpoint: str | None = None
     ) -> dict[str, ClaimResult]:
-        """Call NodePrepareResources of a driver for claims, without a pod, and return its results
-        by the UID of the claim."""
+        """Call NodePrepareResources of a driver, without a pod. Return its results by claim UID.
+
+        ``claims`` are names as ``NAMESPACE/NAME``. ``endpoint`` selects an instance of the driver.
+        """
         operation = operations.call_prepare_resources
         return self._api.call(
             operation, driver=driver, claims=list(claims), endpoint=endpoint
@@ -351,8 +353,10 @@ class MockKubeletClient:
     def unprepare_claims(
         self, driver: str, claims: Iterable[str], *, endpoint: str | None = None
     ) -> dict[str, ClaimResult]:
-        """Call NodeUnprepareResources of a driver for claims, without a pod, and return its
-        results by the UID of the claim."""
+        """Call NodeUnprepareResources of a driver, without a pod. Return its results by claim UID.
+
+        ``claims`` are names as ``NAMESPACE/NAME``. ``endpoint`` selects an instance of the driver.
+        """
         operation = operations.call_unprepare_resources
         return self._api.call(
             operation, driver=driver, claims=list(claims), endpoint=endpoint

@@ -78,14 +78,14 @@ class Candidate:
         )
 
     def copy(self, number: int) -> Pod:
-        """Return copy ``number`` of the pod, with its own name and UID."""
+        """Return a copy of the pod. ``number`` makes its name and UID unique."""
         name = f"{self.pod.name}-{number}"
         return attrs.evolve(self.pod, name=name, uid=PodUid(f"fits-{name}"))
 
 
 @attrs.frozen
 class NodeFit:
-    """Number of copies of the pod that fit on a node."""
+    """One node of a fleet, and how many copies of a ``Candidate`` pod fit on it."""
 
     node: str
     pods: int
@@ -229,7 +229,10 @@ def _nanos(quantity: object) -> int:
 
 
 def reasons(fits: Sequence[NodeFit]) -> dict[str, int]:
-    """Return the number of nodes on which no pod fits, by reason, most frequent reason first."""
+    """Return the number of nodes on which no copy of the pod fits, by reason.
+
+    The most frequent reason is first.
+    """
     found: dict[str, int] = {}
     for each in fits:
         if not each.pods:

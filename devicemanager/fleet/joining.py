@@ -1,4 +1,4 @@
-"""Create the nodes of a fleet as virtual nodes in a test cluster, and its pods."""
+"""Create the nodes and pods of a fleet in a test cluster. The nodes are virtual nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class _Stoppable(Protocol):
 
 @attrs.frozen
 class FleetSpecs(NodeSpecs):
-    """Nodes with the names, labels, taints, devices and resources of a fleet's nodes."""
+    """Specs of virtual nodes with the names, labels, taints, devices and resources of a fleet's
+    nodes."""
 
     nodes: tuple[FleetNode, ...] = ()
     drivers_of: Mapping[str, tuple[DriverLayout, ...]] = attrs.field(factory=dict)
@@ -42,11 +43,12 @@ class FleetSpecs(NodeSpecs):
 
     @classmethod
     def of(cls, fleet: Fleet, base: NodeSpecs, changes: Configure) -> Self:
-        """Return the specs of a fleet's nodes, with all other settings from ``base``.
+        """Return the specs of virtual nodes that copy the nodes of a fleet.
 
-        ``changes`` has other versions or policies of the kubelets. The devices of each node are
-        free: they are allocated again when pods arrive. Simulated drivers publish the slices of
-        each node. Raises FleetError, and SnapshotError for an invalid snapshot.
+        ``base`` has the settings that a fleet does not have. ``changes`` replaces the version or
+        the policies of the kubelets. At first, all devices are free, because the virtual nodes
+        have no pods yet. Simulated drivers publish the ResourceSlices of each node. Raises
+        FleetError, and SnapshotError for an invalid snapshot.
         """
         clock = SystemClock()
         nodes = [KubeletOfNode.of(node) for node in fleet.nodes]
@@ -69,8 +71,11 @@ class FleetSpecs(NodeSpecs):
         return cls(names, make, end, options, base.behaviour, nodes=fleet.nodes, drivers_of=drivers)
 
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
-        """Return the options of a node. Its labels and taints are those of the fleet's node and
-        those of the command line."""
+        """Return the options of the node with this index, counted from 0.
+
+        The virtual node gets the labels and taints of the fleet's node, and also those of the
+        command line.
+        """
         options = super().options_of(index, as_nodes=as_nodes, shard=shard)
         node = self.nodes[index]
         own = [

@@ -25,7 +25,7 @@ __all__ = ["KubeletOfNode", "native_amounts"]
 
 @attrs.frozen
 class KubeletOfNode:
-    """A node of a fleet, from which kubelets in the same state can be made."""
+    """The state of a fleet's node. Its methods make in-memory kubelets with this state."""
 
     fleet_node: FleetNode
     node: SnapshotNode
@@ -33,8 +33,11 @@ class KubeletOfNode:
 
     @classmethod
     def of(cls, fleet_node: FleetNode, facts: Node | None = None) -> Self:
-        """Rebuild a node. ``facts``: the node's snapshot, if it is already read. Raises FleetError,
-        and SnapshotError for an invalid snapshot."""
+        """Return the state of a fleet's node, from its snapshot.
+
+        ``facts`` is the snapshot if the caller has already read it; otherwise this function reads
+        it. Raises FleetError, and SnapshotError for an invalid snapshot.
+        """
         node = SnapshotNode.of(facts or Node(snapshot_of(fleet_node)))
         version = fleet_node.version
         return cls(fleet_node, node, None if version is None else str(version))
@@ -42,9 +45,11 @@ class KubeletOfNode:
     def settings(
         self, node_allocatable: Mapping[str, str] | None = None, changes: Configure | None = None
     ) -> Settings:
-        """Return the settings of the kubelet, with other versions or policies in ``changes``.
+        """Return the settings of the node's kubelet.
 
-        Raises FleetError if the kubelet would not start.
+        ``node_allocatable`` has the node's amounts of CPU, memory and pods; None means no limits.
+        ``changes`` replaces the kubelet version or policies. Raises FleetError if the kubelet
+        would not start.
         """
         plan = Plan(self.node, (), (), lost_checkpoint=None)
         try:
@@ -57,22 +62,30 @@ class KubeletOfNode:
         )
 
     def kubelet(self, settings: Settings) -> InMemoryKubelet:
-        """Return a new kubelet with the node's devices and allocations, without its pods."""
+        """Return a new kubelet with the node's devices and the allocations of its checkpoint.
+
+        The kubelet does not know the pods to which the devices are allocated.
+        """
         devices = {str(name): tuple(each.values()) for name, each in self.node.inventory().items()}
         return InMemoryKubelet(
             settings, devices, clock=ManualClock(), saved=self.node.saved, names=self.node.names
         )
 
     def kubelet_with_pods(self) -> InMemoryKubelet:
-        """Return a new kubelet with all running pods. It checks CPU, memory and number of pods at
-        admission."""
+        """Return a new kubelet with all running pods of the node.
+
+        When the kubelet admits another pod, it also checks CPU, memory and the number of pods.
+        """
         kubelet = self.kubelet(self.settings(native_amounts(self.fleet_node)))
         for pod in self.fleet_node.running:
             kubelet.restore(parsed(pod))
         return kubelet
 
     def room(self, resource: str, size: int, most: int) -> int:
-        """Return how many pods with this number of devices the kubelet admits, at most ``most``."""
+        """Return how many further pods fit on the node, at most ``most``.
+
+        Each pod requests ``size`` devices of the resource and nothing else.
+        """
         kubelet = self.kubelet(self.settings())
         copies = _copies(resource, size, most)
         return next((n for n, pod in enumerate(copies) if not kubelet.admit(pod).admitted), most)

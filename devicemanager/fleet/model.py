@@ -28,7 +28,7 @@ class FleetError(RequestError):
 
 @attrs.frozen
 class FleetNode:
-    """One node of a fleet, with everything that concerns it."""
+    """One node of a fleet: its Node object, its pods, and its snapshot if there is one."""
 
     object: Object
     """The Node object."""
@@ -78,7 +78,10 @@ class Fleet:
     """Snapshot archives by name of the node."""
 
     def all(self, plural: str) -> tuple[Object, ...]:
-        """Return the objects of one kind; none if they could not be read."""
+        """Return the objects with this plural name, such as ``nodes``.
+
+        The result is empty if the objects could not be read.
+        """
         return self.objects.get(plural, ())
 
     @cached_property

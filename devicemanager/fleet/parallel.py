@@ -28,8 +28,9 @@ def in_processes(
 ) -> Iterable[R]:
     """Return the results of ``work`` in the order of the values.
 
-    The processes start now, before the caller starts threads. ``processes`` defaults to the number
-    of CPUs that this process can use; with 1, everything runs in this process.
+    This call starts the processes, so call it before you start threads. ``processes`` defaults to
+    the number of CPUs that this process can use. With 1, or with few values, everything runs in
+    this process.
     """
     count = processes or len(os.sched_getaffinity(0))
     if count == 1 or len(values) < _FEWEST:

@@ -209,7 +209,10 @@ def _counters(set_: Object) -> dict[tuple[str, str], int]:
 
 
 def assumptions(fleet: Fleet, made: int) -> Iterator[str]:
-    """Yield the assumptions about a fleet. ``made`` is the number of nodes without a snapshot."""
+    """Yield the assumptions of a report about a fleet, and the data that could not be read.
+
+    Each is one line of text. ``made`` is the number of nodes without a snapshot.
+    """
     if made:
         yield (
             f"on {made} of {len(fleet.nodes)} nodes, all free devices are equal: the API server "

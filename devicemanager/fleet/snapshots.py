@@ -41,9 +41,10 @@ _PARTS = (
 
 
 def snapshot_of(node: FleetNode) -> Snapshot:
-    """Return the snapshot of a node. Raises FleetError, and SnapshotError for an invalid archive.
+    """Return the node's snapshot from the fleet, or make one from API objects.
 
-    The parts of a snapshot made from API objects name the assumptions.
+    If the snapshot is made from API objects, its ``parts`` describe what is assumed. Raises
+    FleetError, and SnapshotError for an invalid archive.
     """
     if node.archive is not None:
         from devicemanager.snapshot.reading import read_snapshot
@@ -80,7 +81,10 @@ def _made(node: FleetNode) -> Snapshot:
 
 
 def devices_of(node: FleetNode, field: str) -> dict[str, int]:
-    """Return the extended resources in ``capacity`` or ``allocatable`` of a node's status."""
+    """Return the number of devices of each extended resource, from the node's status.
+
+    ``field`` is ``capacity`` or ``allocatable``.
+    """
     found = amounts(node.object["status"].get(field) or {}, node.name)
     return {name: each for name, each in found.items() if is_extended_resource_name(name)}
 

@@ -65,7 +65,8 @@ class FollowedDirectory(abc.ABC):
     def start(self) -> None:
         """Scan the directory, then follow its changes.
 
-        Raises an exception of the type ``error`` if the directory cannot be followed.
+        Raises an exception of the type in the class attribute ``error`` if the directory cannot be
+        followed.
         """
         check_directory(self.directory, self.what, self.error)
         # The watch starts before the scan, so that no change between them is lost.

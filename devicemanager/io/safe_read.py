@@ -1,4 +1,4 @@
-"""Read a small file of unknown origin safely, whether it is a regular file or not."""
+"""Read a small regular file of unknown origin safely. Reject pipes, devices and large files."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Theory of operation. watchdog's *observer* is an inotify instance with its threa
 instance takes about 7 ms, because the kernel waits for all users of its watches. Removing a watch
 from an instance takes microseconds. Therefore each ``DirectoryWatch`` takes an observer from the
 pool ``observers`` and gives it back. A test session that starts hundreds of kubelets enables the
-pool. While it is disabled, it is empty, and observers are closed.
+pool. While the pool is disabled, it is empty, and observers that are given back are closed.
 
 An event is only a hint to read the directory. Events are unreliable for several reasons:
 
@@ -164,11 +164,11 @@ class DirectoryWatch:
             self._start()
 
     def ensure(self) -> bool:
-        """Watch the directory that exists now; return True if a new watch was started.
+        """Start a watch if the directory exists and is not watched yet.
 
-        Call this method repeatedly, because a directory that was deleted and created again needs
-        a new watch. It is for callers that also work without a watch, only slower. A failure is
-        logged once and not raised.
+        Returns True if this call started a watch. Call this method repeatedly, because a directory
+        that was deleted and created again needs a new watch. It is for callers that also work
+        without a watch, only slower. A failure is logged once and not raised.
         """
         with self._locked():
             current = FileIdentity.of(self._directory, follow_links=True)

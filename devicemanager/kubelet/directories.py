@@ -292,8 +292,9 @@ def _exists(name: str, at: int | None) -> bool:
 class TemporaryRoot:
     """A temporary root directory with a short path.
 
-    The directory is removed by ``remove``, when its owner is garbage collected, or when the
-    program exits, whichever comes first. A forked child removes nothing.
+    ``owner`` is the object that uses the directory. The directory is removed by ``remove``, when
+    ``owner`` is garbage collected, or when the program exits, whichever comes first. A forked
+    child process removes nothing.
     """
 
     def __init__(self, owner: object, *, in_memory: bool = False) -> None:

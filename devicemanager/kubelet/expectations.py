@@ -1,8 +1,9 @@
 """Expected events and calls of a wait, and the search for them in order.
 
 Events and calls are recorded on different threads, and a call is recorded only when it has
-ended. ``place`` therefore defines one order for both, and ``Watch`` collects entries as they
-arrive and returns them sorted. ``Search`` then looks for one ``Expected`` after another.
+ended, so they can arrive in the wrong order. ``place`` defines one order for both. ``Watch``
+collects events and calls as they arrive, and returns them in this order. ``Search`` then looks
+for one ``Expected`` after another.
 """
 
 from __future__ import annotations

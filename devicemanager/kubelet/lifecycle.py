@@ -28,7 +28,7 @@ class Lifecycle:
     process that is only half started.
 
     A forked child has none of the kubelet's threads, and the files belong to its parent. In
-    the child ``stop`` does nothing, and every other change raises RequestError.
+    the child, ``stop`` does nothing, and ``start`` and ``replace`` raise RequestError.
     """
 
     def __init__(

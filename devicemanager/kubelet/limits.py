@@ -82,7 +82,11 @@ def as_start_error() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Describe an error in one line: the operating system's text, with the file if there is one."""
+    """Describe an error in one line.
+
+    For an error of the operating system, the line is its text, after the file name if the error
+    has one.
+    """
     if isinstance(error, MemoryError):
         return "out of memory"  # its own text is empty
     if not isinstance(error, OSError):

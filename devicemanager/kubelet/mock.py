@@ -95,7 +95,7 @@ class MockKubelet:
     Event callbacks cannot start or stop the kubelet.
 
     Without ``root``, the constructor creates a temporary directory with a short path: under TMPDIR,
-    unless TMPDIR is itself a long path. With ``Settings.durability`` ``process``, and if TMPDIR is
+    unless TMPDIR is itself a long path. If ``Settings.durability`` is ``process`` and TMPDIR is
     not set, the directory is in memory. The directory remains while the kubelet is stopped, and is
     removed by ``close``, at the end of the with block, or when the program exits.
 
@@ -235,8 +235,9 @@ class MockKubelet:
             self._runtime.reboot()
 
     def reset(self) -> None:
-        """Delete all pods, faults, ResourceClaims and structured claims, and start a stopped
-        kubelet.
+        """Delete all pods, faults, ResourceClaims and structured claims.
+
+        If the kubelet is stopped, this method also starts it.
 
         Plugins stay registered. Events and calls stay stored: use ``mark`` to ignore earlier events
         and calls. Raises StartError if the start fails.
@@ -465,7 +466,9 @@ class MockKubelet:
         self._pods.workers.complete_resize(uid)
 
     def check_static(self, pod: Pod) -> None:
-        """Internal: raise RequestError for a pod that kubelets do not run from a file.
+        """Internal: raise RequestError for a pod that cannot be a static pod.
+
+        A static pod comes from a manifest file and may not use ResourceClaims.
 
         Follows ``tryDecodeSinglePod`` (pkg/kubelet/config/common.go, v1.32).
         """
@@ -708,7 +711,7 @@ class MockKubelet:
 
     @property
     def health_updates(self) -> HealthUpdates:
-        """Queue of the UIDs of pods whose devices changed health, oldest first."""
+        """Queue of the UIDs of pods whose devices changed health, the earliest change first."""
         return self.manager.health_updates
 
     @property
@@ -1058,11 +1061,11 @@ class MockKubelet:
         await asyncio.to_thread(self.__exit__, kind, error, traceback)
 
     async def restart_async(self) -> None:
-        """Do what ``restart`` does without blocking the event loop."""
+        """Do the same as ``restart``, but do not block the event loop."""
         await asyncio.to_thread(self.restart)
 
     async def reboot_async(self) -> None:
-        """Do what ``reboot`` does without blocking the event loop."""
+        """Do the same as ``reboot``, but do not block the event loop."""
         await asyncio.to_thread(self.reboot)
 
     async def admit_async(
@@ -1073,7 +1076,7 @@ class MockKubelet:
         claims: ClaimSources | None = None,
         reserve: bool = True,
     ) -> Admission:
-        """Do what ``admit`` does without blocking the event loop.
+        """Do the same as ``admit``, but do not block the event loop.
 
         The same loop can therefore serve the plugin that the kubelet calls.
         """
@@ -1082,27 +1085,27 @@ class MockKubelet:
         )
 
     async def terminate_async(self, *uids: str) -> None:
-        """Do what ``terminate`` does without blocking the event loop."""
+        """Do the same as ``terminate``, but do not block the event loop."""
         await asyncio.to_thread(self.terminate, *uids)
 
     async def finish_async(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase:
-        """Do what ``finish`` does without blocking the event loop."""
+        """Do the same as ``finish``, but do not block the event loop."""
         return await asyncio.to_thread(self.finish, uid, exit_codes)
 
     async def start_container_async(self, uid: str, container: str) -> RunOptions:
-        """Do what ``start_container`` does without blocking the event loop."""
+        """Do the same as ``start_container``, but do not block the event loop."""
         return await asyncio.to_thread(self.start_container, uid, container)
 
     async def wait_for_resource_async(
         self, resource: str, count: int | None = None, timeout: float = 10.0
     ) -> None:
-        """Do what ``wait_for_resource`` does without blocking the event loop."""
+        """Do the same as ``wait_for_resource``, but do not block the event loop."""
         await self._waits.resource_async(resource, count, timeout)
 
     async def wait_for_async(
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
     ) -> None:
-        """Do what ``wait_for`` does without blocking the event loop.
+        """Do the same as ``wait_for``, but do not block the event loop.
 
         The condition is called on another thread.
         """
@@ -1118,12 +1121,12 @@ class MockKubelet:
         since: Mark | int | None = None,
         timeout: float = 10.0,
     ) -> Event:
-        """Do what ``wait_for_event`` does without blocking the event loop."""
+        """Do the same as ``wait_for_event``, but do not block the event loop."""
         expected = Expected.event(
             *kinds, resource=resource, pod=pod, text=text, where=where, within=timeout
         )
         return await self._waits.event_async(expected, since)
 
     async def expect_async(self, *steps: Step, since: Mark | None = None) -> list[Entry]:
-        """Do what ``expect`` does without blocking the event loop."""
+        """Do the same as ``expect``, but do not block the event loop."""
         return await self._waits.sequence_async(steps, since)

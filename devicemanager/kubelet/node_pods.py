@@ -103,7 +103,7 @@ class NodePods:
         return workers.restore(parser()(manifest), devices or {}, statuses, start_time)
 
     def update_pod(self, manifest: Source, generation: int) -> None:
-        """Parse the manifest, and apply the changes of a known pod."""
+        """Parse the changed manifest of a known pod, and apply its changes to the pod."""
         workers = self.workers
         workers.update(parser()(manifest), generation)
 

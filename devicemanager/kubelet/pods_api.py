@@ -1,10 +1,10 @@
 """The Pods API as a kubelet serves it: pods, changes of their statuses, and injected faults.
 
-Theory of operation. Each pod is described as ``/pods`` over HTTP describes it, and encoded
-(``_bytes``). ``ListPods`` and ``GetPod`` read the pod store. A watch needs the order of changes,
-so the first watch subscribes to the event stream. The thread that publishes an event encodes the
-pod of the event, and appends it to the queue of each watch (``_on_event``). A queue never waits for
-its reader. Without watches, nothing is computed.
+Theory of operation. A pod has the same fields as in the kubelet's HTTP endpoint ``/pods``, and
+``_bytes`` encodes it. ``ListPods`` and ``GetPod`` read the pod store. A watch needs the order of
+changes, so the first watch subscribes to the event stream. The thread that publishes an event
+encodes the pod of the event, and appends it to the queue of each watch (``_on_event``). A queue
+never waits for its reader. Without watches, nothing is computed.
 
 The events of WatchPods are those of the kubelet's status manager (``updateStatusInternal``,
 ``SetPodStatus``, ``TerminatePod``, pkg/kubelet/status/status_manager.go, v1.37.2):
@@ -95,7 +95,7 @@ class NodePodsSource:
         return None if record is None else self._bytes(record)
 
     def watch(self, watcher: Watcher) -> None:
-        """Send all later events to this queue."""
+        """Put all later events into the queue ``watcher``."""
         with self._lock:
             self._watchers.add(watcher)
             if self._unsubscribe is None:
@@ -105,7 +105,7 @@ class NodePodsSource:
                 self._known = {each.pod.uid: each for each in records if _is_synced(each)}
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Send no more events to this queue."""
+        """Put no more events into the queue ``watcher``."""
         with self._lock:
             self._watchers.discard(watcher)
             if not self._watchers and self._unsubscribe is not None:

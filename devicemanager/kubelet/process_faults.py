@@ -97,7 +97,10 @@ class FaultActions:
         ).start()
 
     def cancel(self) -> None:
-        """Cancel all scheduled parts of actions; called when the user stops the kubelet."""
+        """Cancel what the actions would still do later, such as starting the kubelet again.
+
+        Called when the user stops the kubelet.
+        """
         with self._lock:
             self._stops += 1
             waits, self._waits = self._waits, set()

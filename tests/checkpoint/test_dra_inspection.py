@@ -60,7 +60,7 @@ def test_claims_before_and_behind_the_damage_are_read():
     data = DATA.replace(b'PodUIDs\\":{', b'PodUIDs\\":', 1)
     found = dra.inspect(data)
     assert found.state == State((TWO,))
-    assert found.lost == ('a claim with namespace "ml", claim "one", UID "uid-1"',)
+    assert found.lost == ('a claim with namespace "ml", name "one", UID "uid-1"',)
     assert found.problems[0].startswith("Data: not JSON at character ")
     # The outer text: a quote without its backslash.
     data = DATA.replace(b'\\"PodUIDs', b'x"PodUIDs', 1)

@@ -120,7 +120,10 @@ def test_runtime_errors_have_a_reason(text, reason):
         ("'1' in 5", "no matching overload for '@in'"),
         ("device.model.matches('[')", "invalid matches argument"),
         ("int('x') == 1", "type conversion error from 'string' to 'int'"),
-        ("google.protobuf.Struct{} == device", "google.protobuf.Struct: use a list, a map"),
+        (
+            "google.protobuf.Struct{} == device",
+            "google.protobuf.Struct is not available: use a list, a map",
+        ),
         ("device.a == 'b", "Syntax error"),
         ("device.a = 1", "Syntax error"),
         ("device.a\x00 == 1", "Syntax error"),

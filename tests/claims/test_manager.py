@@ -246,7 +246,7 @@ def test_release_rejects_a_claim_in_use():
     node.admit("p", "x")
     node.manager.allocate("default/y")
     with pytest.raises(
-        ClaimsError, match=r'^DeviceClaim "default/x" is used by p: it is released when'
+        ClaimsError, match=r'^DeviceClaim "default/x" is used by pods \(p\): it can be'
     ):
         node.manager.release("default/y", "default/x")
     assert (node.devices("x"), node.devices("y")) == (["a"], ["b"])

@@ -72,7 +72,7 @@ def test_in_cluster_mode_prints_the_environment(tmp_path: Path) -> None:
     [
         (("--port", "99999"), "invalid port '99999': use a number up to 65535"),
         (("--fail", "200"), "invalid failure '200': use CODE"),
-        (("--fail", "409:get:b:c"), "invalid number of times 'c': use a number"),
+        (("--fail", "409:get:b:c"), "invalid TIMES 'c': use a whole number"),
         (("--fail", "409:updat"), "invalid verb 'updat': use one of get, list,"),
         (("--hide", "resource.k8s.io/v7"), "--hide: unknown version 'resource.k8s.io/v7': use "),
         (("--feature-gate", "X"), "unknown feature gate 'X'"),

@@ -168,7 +168,7 @@ def test_repair_works_from_standard_input_to_standard_output(
     assert b"-: kept: 2 pod device entries" in err
     status, out, err = piped("repair", "-", "--write")
     assert (status, out) == (2, b"")
-    assert b"cannot replace -, which is not a checkpoint file: use --to PATH" in err
+    assert b"cannot replace - (standard input or a snapshot): use --to PATH" in err
 
 
 @pytest.mark.parametrize("content", ["", "{", "\0" * 9, '{"Data":{}}x'])
@@ -343,7 +343,7 @@ def test_checkpoint_in_a_snapshot_is_read(snapshot: Path, tmp_path: Path, capsys
     assert run(capsys, "diff", str(snapshot), str(plain))[:2] == (0, "")
     status, _, err = run(capsys, "edit", str(snapshot), "--drop-pod", "u-train", "--write")
     assert status == 2
-    assert f"cannot replace {snapshot}, which is not a checkpoint file: use --to PATH" in err
+    assert f"cannot replace {snapshot} (standard input or a snapshot): use --to PATH" in err
     other = tmp_path / "other"
     edited = run(capsys, "edit", str(snapshot), "--drop-pod", "u-train", "--to", str(other))
     assert edited[0] == 0

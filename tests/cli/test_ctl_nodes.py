@@ -233,7 +233,10 @@ def test_wrong_node_name_changes_no_node(world, nodes):
         (["reboot", "c"], "unknown node 'c'"),
         (["show", "a/b"], "unknown node 'a/b'"),
         (["show", ""], "argument NODE: invalid value '': expected a text that is not empty"),
-        (["fail-device", "a", GPU, "x"], f"unknown device 'x' of {GPU}: it has gpu-0, gpu-1"),
+        (
+            ["fail-device", "a", GPU, "x"],
+            f"unknown device 'x' of {GPU}: the resource has gpu-0, gpu-1",
+        ),
         (
             ["stop-plugin", "a", "vendor.com/tpu"],
             f"unknown resource vendor.com/tpu: the node has {GPU}",

@@ -110,7 +110,7 @@ def test_files_of_a_directory_are_read(node, written, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "no ResourceClaim to allocate: add one"),
+        ([], "no unallocated ResourceClaim among the objects: add one"),
         (["--claim", "nope"], "no ResourceClaim default/nope among the objects"),
         (["--kubelet-version", "1.2"], "unknown version '1.2': use one of 1.34, 1.36, 1.37"),
         (["--quirk", "x"], "unknown quirk 'x'"),

@@ -202,7 +202,7 @@ def test_files_without_the_objects_are_an_error(write: Any, capsys: Any) -> None
     assert (status, out) == (2, "")
     assert err.endswith(
         "no ResourceSlice of resource.k8s.io in the files, only ResourceClaim of "
-        "resource.k8s.io/v1\n"
+        "resource.k8s.io/v1: name other files\n"
     )
     # A list of an API server can be empty.
     path = write("apiVersion: v1\nkind: List\nitems: []\n")

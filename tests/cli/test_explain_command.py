@@ -210,7 +210,7 @@ def test_unknown_resource_suggests_a_similar_name(pod: Any, capsys: Any) -> None
     argv = [pod("a", {typo: 1, NIC: 0, "cpu": 1}), "--devices", f"{GPU}=2"]
     status, out, _ = explain(capsys, *argv)
     assert status == 0  # like the kubelet: admitted without the device
-    assert f"{typo}: 1 requested, not registered: the container runs without it" in out
+    assert f"{typo}: 1 requested, not registered: the kubelet ignores this request" in out
     why = f"no plugin has registered {typo}; did you mean {GPU}?"
     assert out.endswith(f"\n\nwarning: {why}\n")
     status, out, _ = explain(capsys, *argv, "--strict")
@@ -405,8 +405,8 @@ def test_too_many_devices_are_an_error(count: str, capsys: Any) -> None:
     status, _, err = explain(capsys, "pod.yaml", "--devices", f"{GPU}={count}")
     assert status == 2
     assert err.splitlines()[-1] == (
-        f"devicemanager explain: error: argument --devices: invalid devices '{GPU}={count}': more "
-        "than 100000 devices: a kubelet rejects a longer list"
+        f"devicemanager explain: error: argument --devices: invalid devices '{GPU}={count}': too "
+        "many devices: use at most 100000; kubelets reject longer lists"
     )
 
 

@@ -134,7 +134,7 @@ def test_other_compressed_file_is_an_error(tmp_path: Path, capsys: Any) -> None:
         assert main([*words, str(file)]) == 2
         assert capsys.readouterr().err == (
             f"devicemanager: error: {file}: not a snapshot: compressed, but not a tar archive "
-            "(invalid header); decompress it if it is another file\n"
+            "(invalid header); if it is a checkpoint, decompress it first\n"
         )
 
 
@@ -164,7 +164,7 @@ def test_report_begins_with_problems(shown: Any) -> None:
         f"ERROR: device g0 of {GPU} is allocated to 2 pods: ml/a, ml/b",
         "  according to PodResources",
         "  -> delete one of the pods, and do not trust what the device computed while both had it",
-        "  -> restart nothing before you delete the pod: both pods would get the device again",
+        "  -> do not restart the kubelet or a container before you delete the pod: both pods would get the device again",
         "  see docs/broken-node.md#two-pods-on-one-device "
         "https://github.com/kubernetes/kubernetes/issues/137534 "
         "https://github.com/kubernetes/kubernetes/issues/75880",

@@ -191,7 +191,7 @@ def test_large_body_is_read_whole(serve):
         (b"y" * (1 << 17), "response has a header of more than 65536 bytes"),
         (LENGTH.replace(b"2\r", b"-2\r"), "response has the invalid length '-2'"),
         (CHUNKED + b"-1\r\n", "response has the invalid chunk size '-1'"),
-        (CHUNKED + b"1\r\nab\r\n", "response has a chunk that is longer than its size"),
+        (CHUNKED + b"1\r\nab\r\n", "response has a chunk that is longer than its stated size"),
         (CHUNKED + b"0\r\n" + b"a: b\r\n" * 300, "response has more than 200 trailers"),
     ],
 )

@@ -164,8 +164,8 @@ def test_durations_can_have_weights(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("0:x | 1", "invalid weight 'x': use a form such as 0:9 | 1:1"),
-        ("0:0 | 1:0", "invalid weights '0:0 | 1:0': at least one must not be 0"),
+        ("0:x | 1", "invalid weight 'x': use a whole number, as in 0:9 | 1:1"),
+        ("0:0 | 1:0", "invalid weights '0:0 | 1:0': at least one must be above 0"),
     ],
 )
 def test_invalid_weights_are_ignored_with_an_error(text: str, error: str) -> None:

@@ -97,7 +97,7 @@ def test_changed_annotations_apply_to_a_running_pod(world: World) -> None:
     annotate(world, "web", cpu_usage="lots")
     assert world.warnings == [
         "pod default/web: annotation devicemanager.io/cpu-usage: invalid usage 'lots': use a form "
-        "such as 250m, 1Gi, or 80% of the request"
+        "such as 250m, 1Gi or 80% (of the request)"
     ]
     annotate(world, "web", run_for="5s", exit_code="4", log="ready\nsteady")
     assert node.kubelet.telemetry.pod("default", "web").responses.log == "ready\nsteady"
@@ -205,7 +205,9 @@ def test_gpu_metrics_have_names_and_labels_of_dcgm_exporter(world: World) -> Non
     }
     annotate(world, "web", gpu_usage="1", gpu_memory_usage="1Ti")
     (warning,) = world.warnings
-    assert warning.endswith("gpu-usage: invalid usage '1': use a percentage such as 80%")
+    assert warning.endswith(
+        "gpu-usage: invalid usage '1': use a percentage up to 100%, such as 80%"
+    )
     found = gpus(world)
     assert (found["GPU_UTIL", "web"], found["FB_FREE", "web"]) == (0.0, 0.0)
     world.delete("web")

@@ -102,7 +102,7 @@ def test_error_lists_all_missing_permissions(api, apiserver):
         run_check(api, "n", required=required_permissions(as_nodes=True))
     assert str(caught.value) == (
         "missing permissions: patch pods/status, impersonate users, impersonate groups: "
-        "use the role in deploy/join.yaml, which has all permissions"
+        "use the role in deploy/join.yaml, which has these permissions"
     )
 
 

@@ -174,7 +174,7 @@ def test_plugin_that_sends_one_list_only_has_the_bug_of_w07(check: Check, hook: 
         check.run(run)
     assert str(raised.value) == f"{_SILENT} {hook}"
     assert raised.value.cause == "W07"
-    assert raised.value.symptom == "the node keeps the devices of the first list"
+    assert raised.value.symptom == "the kubelet still uses the first device list"
     listed = SimpleNamespace(response_bytes=b"", stream_message=2, time=0.0)
     run.observed.lists = lambda resource, since: [listed]
     with pytest.raises(Failed) as raised:

@@ -100,8 +100,8 @@ def test_command_repeats_the_declaration(
         (
             ["--sys", "sys"],
             "sys/card",
-            "/sys/devices/system/node/online: No such file or directory: write the NUMA nodes into "
-            "this file, such as 0-1, or use --numa 0,1",
+            "/sys/devices/system/node/online: No such file or directory: write NUMA nodes such as "
+            "0-1 into this file, or use --numa 0,1",
         ),
         (["--sys", "sys"], "sys/devices/system/node/online", "node/online: invalid `text`: expect"),
         (["--cdi", "cdi"], "cdi/vendor.json", "correct this file or remove it"),

@@ -148,8 +148,8 @@ def test_k14_counts_the_paths_in_all_declared_directories(
     ("device", "text"),
     [
         ("", "the response names no device node and no mount"),
-        ("/dev/card9", "/dev/card9 does not exist"),
-        ("card0", "card0 does not exist"),
+        ("/dev/card9", "the response names /dev/card9, which does not exist"),
+        ("card0", "the response names card0, which does not exist"),
     ],
 )
 def test_k14_is_skipped_without_a_file(

@@ -142,7 +142,9 @@ def test_l04_fails_for_a_plugin_that_keeps_more() -> None:
 
 def test_l04_is_skipped_for_a_plugin_that_exits_with_the_kubelet() -> None:
     run = Run(starts=2)
-    with pytest.raises(Skipped, match=r"^the plugin exits with the kubelet, so it cannot leak$"):
+    with pytest.raises(
+        Skipped, match=r"^the plugin exits when the kubelet stops, so it cannot leak$"
+    ):
         l04.run(run)
     assert run.done == ["start", 1, 2, 3]
 

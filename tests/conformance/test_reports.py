@@ -352,7 +352,7 @@ def test_waiver_is_valid_until_its_date() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a: 1", "expected a list of id, reason and expires"),
+        ("a: 1", "expected a list of mappings with id, reason and expires"),
         ("- K06", "entry 1: invalid waiver 'K06': expected id, reason and expires"),
         ("- {id: K66, reason: x, expires: 2027-01-01}", "entry 1: unknown check 'K66'"),
         (
@@ -366,7 +366,7 @@ def test_waiver_is_valid_until_its_date() -> None:
         ("- {", r"waivers.yaml: not YAML: line \d, column \d"),
         ("- {id: K06, id: K06, reason: x, expires: 2027-01-01}", 'line 1: key "id" already set'),
         ("- {id: K06, reason: x, expires: 2027-01-01}\n" * 2, "entry 2: duplicate waiver for K06"),
-        ("", "expected a list of id, reason and expires"),
+        ("", "expected a list of mappings with id, reason and expires"),
         ("- \udcff", r"not UTF-8 text \(byte 2\)"),
         (None, "waivers .*: No such file or directory"),
     ],

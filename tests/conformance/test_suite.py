@@ -295,9 +295,7 @@ def test_own_check_runs_and_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("id_", ["K99", "Z1", "z01"])
 def test_own_check_needs_an_id_outside_the_families(id_: str) -> None:
-    with pytest.raises(
-        ValueError, match=f"^invalid check ID '{id_}': use two digits after a letter"
-    ):
+    with pytest.raises(ValueError, match=f"^invalid check ID '{id_}': use a letter and two digits"):
         check(id_, Severity.INFO, "x", does="x", expects="x", production="x")
 
 
@@ -634,7 +632,7 @@ def test_page_of_checks_is_up_to_date() -> None:
 def test_closed_stages_start_nothing() -> None:
     stages = Stages()
     stages.close()
-    with pytest.raises(CheckError, match=r"^cannot open a stage: the run was closed"):
+    with pytest.raises(CheckError, match=r"^cannot start a check: the run was closed"):
         run(plugin(), select(["R01"]), settings=SETTINGS, stages=stages)
 
 

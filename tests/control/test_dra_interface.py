@@ -119,7 +119,7 @@ def test_objects_are_listed_and_deleted(kubelet):
     claims.remove("ResourceSlice", found.name)
     claims.remove("ResourceClaim", "a", namespace="x")
     assert kubelet.dra_status().slices == ()
-    with pytest.raises(RequestError, match=r"^no ResourceSlice "):
+    with pytest.raises(RequestError, match=r"^ResourceSlice "):
         claims.remove("ResourceSlice", found.name)
     with pytest.raises(RequestError, match=r"^no ResourceClaim has the name x/a"):
         claims.remove("ResourceClaim", "a", namespace="x")

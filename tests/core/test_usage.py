@@ -31,7 +31,7 @@ def test_amount_is_a_quantity_or_a_share(text: str, amount: Amount) -> None:
 
 @pytest.mark.parametrize("text", ["", "%", "-1", "-5%", "much", "1%%"])
 def test_other_amounts_are_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^invalid usage .*: use a form such as 250m, 1Gi, or"):
+    with pytest.raises(ValueError, match=r"^invalid usage .*: use a form such as 250m, 1Gi or"):
         Amount.parse(text)
 
 

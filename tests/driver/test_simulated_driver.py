@@ -282,7 +282,7 @@ def test_wait_for_call(make, channel):
     ("arguments", "text"),
     [
         ({"devices": 0, "root": "/x"}, "invalid number of devices 0: use 1 or more"),
-        ({}, "missing root: set kubelet, or root to the kubelet's directory"),
+        ({}, "missing root: set kubelet, or set root to its directory"),
     ],
 )
 def test_invalid_arguments(arguments, text):

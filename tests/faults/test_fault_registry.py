@@ -162,7 +162,7 @@ def test_clear_by_id_by_kind_and_all() -> None:
 
 def test_set_rejects_options_beside_a_complete_fault() -> None:
     registry = FaultRegistry()
-    with pytest.raises(FaultError, match=r"^cannot combine options with the fault"):
+    with pytest.raises(FaultError, match=r"^cannot add options to the fault"):
         registry.set(Fault.of("reject-register"), times=2)
     with pytest.raises(FaultError, match=r"^unknown fault 'reject-register:times=1'"):
         registry.set("reject-register:times=1", times=2)
@@ -189,7 +189,7 @@ def test_fault_that_fires_is_published_as_event() -> None:
 
 def test_action_needs_a_kubelet() -> None:
     registry = FaultRegistry()
-    with pytest.raises(RequestError, match=r"^fault restart needs a kubelet, and there is none$"):
+    with pytest.raises(RequestError, match=r"^fault restart needs a mock kubelet$"):
         registry.set("restart")
 
 

@@ -252,9 +252,7 @@ def test_registry_without_kubelet_cannot_execute_actions() -> None:
     registry.set("restart:at=list")
     (fired,) = registry.at(InjectionPoint.LIST)
     assert fired.prepared is None
-    with pytest.raises(
-        RequestError, match=r"^fault restart-twice needs a kubelet, and there is none$"
-    ):
+    with pytest.raises(RequestError, match=r"^fault restart-twice needs a mock kubelet$"):
         registry.set("restart-twice")
 
 

@@ -232,7 +232,7 @@ def test_shortened_names_stay_different(names):
         ({"start_attempts": True}, "start_attempts must be a whole number, not True"),
         (
             {"workers": 4, "max_streams": 4},
-            r"max_streams must be less than workers: calls need threads too",
+            r"max_streams must be less than workers: each stream uses a worker",
         ),
     ],
 )

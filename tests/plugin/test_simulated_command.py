@@ -73,8 +73,16 @@ def test_manifest_is_printed_for_kubectl(run):
         ),
         (["deploy"], {}, "no cluster is configured"),
         (["undeploy"], {"KUBECONFIG": "/dev/null"}, "/dev/null, which is not a valid kubeconfig"),
-        (["manifest"], {"NAMESPACE": "My_Space"}, "NAMESPACE (--namespace) must be at most 63"),
-        (["manifest"], {"PLUGIN_NAME": "x" * 64}, "(--plugin-name) must be at most 63"),
+        (
+            ["manifest"],
+            {"NAMESPACE": "My_Space"},
+            "NAMESPACE (--namespace) becomes the name of an object in Kubernetes: use at",
+        ),
+        (
+            ["manifest"],
+            {"PLUGIN_NAME": "x" * 64},
+            "(--plugin-name) becomes the name of an object in Kubernetes: use at",
+        ),
     ],
 )
 def test_mistake_is_a_one_line_error(run, words, variables, text):

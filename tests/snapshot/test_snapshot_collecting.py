@@ -245,8 +245,8 @@ def test_directory_without_a_kubelet_is_an_error(directory: Path) -> None:
         collect(Places.find(directory))
     root = directory / "var/lib/kubelet"
     assert str(raised.value) == (
-        f"no files of a kubelet found in {root} and {root}/device-plugins: use --root for its "
-        "directory, or --host for the file system of the node"
+        f"no files of a kubelet found in {root} and {root}/device-plugins: use --root for the "
+        "kubelet's directory, or --host for the file system of the node"
     )
     with pytest.raises(SnapshotError, match=r"^no files of a kubelet found in"):
         collect(Places.find(directory, root=directory / "none"))

@@ -191,7 +191,7 @@ def test_wait_reports_no_problem_of_a_registered_plugin(mock_kubelet, simulated_
 
 @pytest.mark.parametrize("count", ["2", -1, 1.5])
 def test_wait_for_an_invalid_count_is_an_error(mock_kubelet, plugin_process, count):
-    said = f"^invalid number of devices {count!r}: expected an integer from 0, or None$"
+    said = f"^invalid number of devices {count!r}: expected an integer of at least 0, or None$"
     with pytest.raises(RequestError, match="^" + said):
         mock_kubelet.wait_for_resource(GPU, count, timeout=600)
     with pytest.raises(RequestError, match="^" + said):

@@ -160,8 +160,8 @@ class DraSelector(_Expression):
     def evaluate(self, device: Device, spend: Spend | None = None) -> bool:
         """Return True if the device matches. Raises CelRuntimeError with Kubernetes' text.
 
-        ``spend`` is called with cost units during the evaluation. An exception of ``spend`` ends
-        the evaluation.
+        During the evaluation, ``spend`` is called with the cost units since its last call. An
+        exception of ``spend`` ends the evaluation.
         """
         return self._run(device, spend, _as_bool)
 

@@ -56,7 +56,8 @@ GO_CLASSES: dict[type, str] = {
 
 
 def checked_key(key: Value) -> Value:
-    """Return the key of an index. Raises CelError if its type cannot be a key."""
+    """Return ``key`` unchanged. Raises CelError if a value of its type cannot be the key in
+    ``value[key]``."""
     if type(key) not in (bool, int, UInt, float, str):
         raise CelError(f"invalid qualifier type: {GO_CLASSES[type(key)]}")
     return key

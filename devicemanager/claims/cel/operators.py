@@ -108,7 +108,8 @@ def operator(
     order: Callable[[Value, Value], int],
     ordered: tuple[type, ...],
 ) -> Implementation | None:
-    """Return the implementation of an operator; None for another function.
+    """Return the implementation of the operator ``name``; None if ``name`` is not an operator or
+    function of this module.
 
     ``equal`` returns None and ``order`` raises CelError if two values cannot be compared.
     ``ordered``: classes that the left side of ``<`` can have.

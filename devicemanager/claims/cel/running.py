@@ -1,4 +1,7 @@
-"""Run a program: the step of the whole expression (``steps``), within Kubernetes' cost limit."""
+"""Run a program within Kubernetes' cost limit.
+
+A program has one step (``steps``), which evaluates the whole expression.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ class Program:
     def run(self, variables: Mapping[str, Value], spend: Spend | None = None) -> Value:
         """Return the value of the expression.
 
-        ``spend`` is called with cost units during the evaluation. Raises CelError;
-        EvaluationStopped, such as CostExceeded; and any exception of ``spend``.
+        During the evaluation, ``spend`` is called with the cost units since its last call. Raises
+        CelError; EvaluationStopped, such as CostExceeded; and any exception of ``spend``.
         """
         meter = Meter(MAX_COST, spend)
         try:

@@ -60,8 +60,8 @@ class Expression:
     def matches(self, attributes: Mapping[str, AttributeValue], spend: Spend | None = None) -> bool:
         """True if a device with these attributes satisfies the constraint.
 
-        ``spend`` is called with cost units during the evaluation. Raises EvaluationError for a
-        runtime error, and for a result that is not a bool.
+        During the evaluation, ``spend`` is called with the cost units since its last call. Raises
+        EvaluationError for a runtime error, and for a result that is not a bool.
         """
         try:
             device = Map([(name, _cel_value(value)) for name, value in attributes.items()])

@@ -179,8 +179,8 @@ class Map:
         return self._entries.values()
 
     def find(self, key: Value) -> Value:
-        """Return the value of a key. If there is none, return the default, or MISSING without a
-        default."""
+        """Return the value of a key. For an unknown key, return the ``default`` that the map was
+        created with; without one, return MISSING."""
         found = self._found(key)
         if found is not None:
             return found[1]

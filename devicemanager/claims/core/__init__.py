@@ -5,7 +5,7 @@ A front end (``v1alpha1``) translates its objects into the values of ``model``, 
 API, such as ``resource.k8s.io``, can use the same search.
 
 In:  an ``Inventory`` (the published pools of one node), a ``Ledger`` (the allocations),
-     and the claims of one call with their requests (``model.Claim``).
+     and the claims to allocate together, with their requests (``model.Claim``).
 Out: a ``Solution``, ``Infeasible`` with the reasons, or ``Undecided`` if the search ran out of
      steps. An ``Error`` for a claim that can never be allocated as written.
 

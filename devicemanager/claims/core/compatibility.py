@@ -19,7 +19,8 @@ _NO_GROUPS = frozenset({""})
 
 @attrs.frozen(eq=False)
 class Groups:
-    """Compatibility groups of the devices of a search, and groups of the counter sets in use."""
+    """Compatibility groups for one search: those that devices declare, and those of devices that
+    were in use before the search."""
 
     declared: Mapping[int, Declared] = attrs.field(factory=dict)
     """Groups by device number. A device that is not in the mapping is compatible with all
@@ -29,8 +30,11 @@ class Groups:
 
     @classmethod
     def of(cls, declared: Mapping[int, Declared], others: Iterable[Declared]) -> Groups:
-        """Return the groups for a search. ``others``: groups of the devices that earlier calls
-        allocated."""
+        """Return the groups for a search.
+
+        ``declared``: the groups of each device, by device number. ``others``: the groups of each
+        device that was in use before the search.
+        """
         in_use: dict[Hashable, frozenset[str]] = {}
         for device in others:
             for key, groups in device:
@@ -51,7 +55,8 @@ def groups_of(names: Sequence[str]) -> frozenset[str]:
 
 @attrs.frozen(eq=False)
 class CommonGroups:
-    """The groups that the devices of a search have in common, by counter set."""
+    """For each counter set, the groups that its devices have in common. Its devices are those
+    in use before the search, and those that ``add`` has added."""
 
     _groups: Groups
     _common: dict[Hashable, list[frozenset[str]]] = attrs.field(factory=dict)

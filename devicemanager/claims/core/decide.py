@@ -1,4 +1,5 @@
-"""Decide with certainty whether requests for whole devices fit, if first fit reached its limit.
+"""Decide with certainty whether requests for whole devices fit. The search uses this if first fit
+reached its limit.
 
 In:  slots of a ``Problem``: all exclusive, or all with admin access and of one claim.
 Out: an answer; None means that there is certainly no answer. The answer need not be the first

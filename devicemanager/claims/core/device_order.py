@@ -1,7 +1,8 @@
 """First fit in device order: the search for ``resource.k8s.io``.
 
-In:  an ``OrderedProblem``: a ``LedgerView``, the claims of one call with their options, and the
-     step budget. An option is one alternative of a request, with functions that check a device.
+In:  an ``OrderedProblem``: a ``LedgerView``, the claims to allocate together with their
+     options, and the step budget. An option is one alternative of a request, with functions that
+     check a device.
 Out: the option and the devices of each request, in the order of the requests; None if there is no
      answer. A check can raise an error. This ends the search.
 
@@ -57,7 +58,7 @@ class Constraint(Protocol):
         """Add a device if the devices then satisfy the rule. Return False if they do not."""
 
     def remove(self, request: int) -> None:
-        """Undo the latest ``add`` that returned True."""
+        """Undo the latest ``add`` that returned True. ``request``: the argument of that ``add``."""
 
 
 @attrs.define(eq=False)
@@ -145,7 +146,7 @@ class Option:
 
 @attrs.frozen(eq=False)
 class OrderedClaim:
-    """Claim of one call."""
+    """One of the claims that a search must satisfy together."""
 
     requests: tuple[tuple[Option, ...], ...]
     """The options of each request, in order of preference."""
@@ -156,7 +157,7 @@ class OrderedClaim:
 
 @attrs.frozen(eq=False)
 class OrderedProblem:
-    """Claims of one call, with the devices and limits of the search."""
+    """Claims that a search must satisfy together, with the devices and limits of the search."""
 
     view: LedgerView
     claims: tuple[OrderedClaim, ...]
@@ -180,9 +181,9 @@ class OrderedProblem:
     def answer(self, picks: int) -> list[list[Pick]] | None:
         """Return the picks of each claim; None if there is no answer.
 
-        After ``picks`` picks, the search starts again, and skips parts that cannot contain an
-        answer. Raises OutOfStepsError if the step budget is spent, and EveryError if an option
-        needs a device that violates a constraint.
+        If ``picks`` picks give no result, a second search starts. It has no limit of picks, and
+        skips parts that cannot contain an answer. Raises OutOfStepsError if the step budget is
+        spent, and EveryError if an option needs a device that violates a constraint.
         """
         self.steps.begin_first_fit(None if self.keeps_reservations else picks)
         try:

@@ -26,7 +26,7 @@ class AccessMode(enum.Enum):
 
 @attrs.frozen
 class Exclusion:
-    """A rule, with the devices that it is the first to exclude."""
+    """A rule, and the devices that this rule excludes but no earlier rule excludes."""
 
     rule: str
     """Text for users, such as ``device.memory >= '40Gi' is false``."""

@@ -1,4 +1,4 @@
-"""Choose devices of one pool if each budget pays for only one device.
+"""Choose devices of one pool whose budgets can each pay for only one device.
 
 In:  the budgets that each device charges, and the demands for devices.
 Out: the devices for each demand; no two of the devices charge the same budget. None if this is

@@ -199,9 +199,11 @@ class PartialAllocation:
         return found
 
     def tiers(self, slot: Slot, available: int) -> list[Tiers]:
-        """Return the slot's tiers, one list per requested resource.
+        """Group the slot's devices by free amount, for each resource that the slot requests.
 
-        Free amounts are those after the allocations of this search.
+        Return a list per resource: pairs of a free amount and a set of devices, largest amount
+        first. The allocations of this search are already subtracted. ``available``: the set of
+        devices whose free amounts the caller needs.
         """
         touched = [number for number in self._amounts if available >> number & 1]
         found = []

@@ -172,7 +172,8 @@ class Problem:
         self.constraints.append(Constraint(attribute, tuple(slots), values, allowed))
 
     def value_set(self, constraint: int, number: int) -> int:
-        """Return the set of devices that match device ``number`` in a constraint's attribute."""
+        """Return the set of devices that have the same value of the constraint's attribute as
+        device ``number``. ``constraint``: index of the constraint."""
         found = self.constraints[constraint]
         device = self.view.inventory.devices[number]
         return found.values[(device.attributes[found.attribute],)]
@@ -284,7 +285,11 @@ class Problem:
 
 
 def largest_amount(tiers: Tiers, devices: int, most: int) -> int:
-    """Return the largest sum of free amounts that up to ``most`` of the devices have."""
+    """Choose up to ``most`` devices of the set ``devices``, so that the sum of their free amounts
+    is as large as possible. Return this sum.
+
+    ``tiers``: pairs of a free amount and the set of devices that have it, largest amount first.
+    """
     total = 0
     for free, members in tiers:
         count = min(most, (members & devices).bit_count())
@@ -296,7 +301,7 @@ def largest_amount(tiers: Tiers, devices: int, most: int) -> int:
 
 
 def can_reach(tiers: Tiers, devices: int, most: int, amount: int) -> bool:
-    """True if up to ``most`` of the devices have this free amount together."""
+    """True if ``largest_amount`` of the first three arguments is at least ``amount``."""
     missing = amount
     for free, members in tiers:
         if free * most < missing:

@@ -52,12 +52,12 @@ def rejections(
     steps: StepBudget,
     fits: Callable[[Sequence[Claim]], bool],
 ) -> tuple[Rejection, ...]:
-    """Return a rejection for each alternative of some requests, to explain why claims do not fit.
+    """Explain why claims do not fit: return a rejection for each alternative of certain requests.
 
-    If requests do not fit even alone, the result has these requests, and all requests that were not
-    examined because the steps ran out. If every request fits alone, the result has requests that do
-    not fit together, but do if any one of them is left out. ``fits`` returns True if a search finds
-    devices for claims; it must use ``steps``.
+    If some requests do not fit even alone, the rejections are for these requests, and for those
+    that were not examined because the steps ran out. If every request fits alone, the rejections
+    are for requests that collide: together they do not fit, but if one of them is left out, the
+    others fit. ``fits`` returns True if a search finds devices for claims; it must use ``steps``.
     """
     call = _Reasons(view, ledger, claims, limits, steps)
     sieved = [[call.sieve(choice) for choice in choices] for choices in _choices(claims)]

@@ -1,6 +1,6 @@
-"""Find devices for all claims of a call together, or for none.
+"""Find devices for several claims together: for all of them, or for none.
 
-In:  the inventory of one node, the ledger, and the claims of one call.
+In:  the inventory of one node, the ledger, and the claims.
 Out: an ``Outcome``. The ledger is not changed; ``Ledger.commit`` records a solution.
 
 The docstring of the package ``claims.core`` defines slot, demand and all other terms.
@@ -102,7 +102,7 @@ def solve(
 
 
 def budget_of(limits: Limits, may_continue: Callable[[], bool] | None = None) -> StepBudget:
-    """Return the step budget of a call; ``StepBudget`` describes ``may_continue``."""
+    """Return a new step budget for one search. ``StepBudget`` describes ``may_continue``."""
     steps = StepBudget(limits.total + limits.explanation, may_continue)
     steps.reserve(limits.explanation)
     return steps

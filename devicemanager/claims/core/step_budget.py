@@ -1,4 +1,5 @@
-"""Budget of one call: steps for constraints, search and explanation together."""
+"""Step budget of one search for devices: evaluating constraints, searching and explaining
+use the same budget."""
 
 # A step is work that costs about as much as picking one device, 8 µs on a usual machine. Steps
 # are counted instead of time, so a search stops at the same point on every machine, and tests
@@ -13,7 +14,7 @@ _PERIOD = 24
 
 
 class OutOfStepsError(Exception):
-    """Error for a call whose step budget is spent, so that the current part of the call has no
+    """Error for a search whose step budget is spent. The part of the search that raises it has no
     result."""
 
 
@@ -23,7 +24,7 @@ class FirstFitCutOffError(Exception):
 
 
 class StepBudget:
-    """Step budget of one call, which counts device picks and other work."""
+    """Step budget of one search for devices. It counts device picks and other work."""
 
     def __init__(self, total: int, may_continue: Callable[[], bool] | None = None) -> None:
         """Create a budget of ``total`` steps.

@@ -65,7 +65,8 @@ class InUse:
 
     @classmethod
     def of(cls, claims: Iterable[Object]) -> InUse:
-        """Return the devices in the statuses of claims. Admin access does not use a device."""
+        """Return the devices and shares in the statuses of claims. Leave out devices with admin
+        access."""
         devices, shares = set[DeviceKey](), list[Share]()
         for claim in claims:
             allocation = (claim.get("status") or {}).get("allocation") or {}
@@ -181,9 +182,10 @@ class Allocator:
     def explain(
         self, claims: Sequence[Object], node: Node, in_use: InUse = NOTHING
     ) -> tuple[str, ...]:
-        """Return the reasons why claims do not fit on a node, as lines of text.
+        """Return lines of text that explain why claims do not fit on a node.
 
-        The reason for a request and a device is the first rule that excludes the device. Raises
+        For each request, the lines name the rules and the devices that each rule excludes. A device
+        that several rules exclude is named only at the first of them. Raises
         AllocationError, and TryAgain if the selectors need too many steps.
         """
         call = self._call(node, in_use)

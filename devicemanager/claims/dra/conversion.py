@@ -36,7 +36,8 @@ class Converted:
 
 
 def convert(objects: Sequence[v1alpha1.Object]) -> Converted:
-    """Convert v1alpha1 objects, in the order pools, classes, claims."""
+    """Convert v1alpha1 objects. In the result, the slices of the pools come first, then classes,
+    then claims."""
     return _Converter(objects).run()
 
 

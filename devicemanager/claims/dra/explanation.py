@@ -17,7 +17,8 @@ _SHOWN = 3
 
 
 def lines(call: Call, read: Sequence[ClaimRequests]) -> Iterator[str]:
-    """Yield the reasons for each request. Raises AllocationError and OutOfStepsError."""
+    """Yield lines of text: the pools that are not used, and for each request in ``read`` the rules
+    that exclude devices. Raises AllocationError and OutOfStepsError."""
     for pool in call.offer.pools:
         if not pool.is_usable:
             yield f"pool {pool.name} is not used: {pool.invalid or 'slices are missing'}"

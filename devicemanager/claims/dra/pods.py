@@ -47,7 +47,8 @@ def claim_names(pod: Object) -> dict[str, str | None]:
 
 
 def missing_templates(pod: Object) -> Iterator[tuple[str, str]]:
-    """Yield the name and the template of each entry whose claim is not created yet."""
+    """Yield a pair for each entry of ``spec.resourceClaims`` whose claim is not created yet: the
+    name of the entry, and the name of its ResourceClaimTemplate."""
     names = claim_names(pod)
     for entry in pod["spec"].get("resourceClaims") or ():
         template = entry.get("resourceClaimTemplateName")

@@ -37,7 +37,7 @@ identity."""
 
 @attrs.define(eq=False)
 class Source:
-    """Slice and JSON of a device in the inventory."""
+    """A device in the inventory: its ResourceSlice, and the device as JSON."""
 
     slice: Slice
     device: Object

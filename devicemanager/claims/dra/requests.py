@@ -1,6 +1,6 @@
 """Translate the requests of claims for the search (``validateDeviceRequest``, v1.37).
 
-In:  the claims of one call, the device classes, and the pools that a node can use.
+In:  the claims to allocate together, the device classes, and the pools that a node can use.
 Out: for each claim its requests, with options for ``core.device_order``; or AllocationError for a
      claim that can never be allocated as written.
 """
@@ -344,7 +344,8 @@ def _compared_values(value: Object, has_lists: bool) -> Values | None:
 
 @attrs.frozen(eq=False)
 class Candidate:
-    """Test of devices, given by number, for one request or subrequest."""
+    """Functions that check whether a device can serve one request or subrequest. ``number`` is the
+    number of the device in the inventory."""
 
     call: Call
     spec: Object
@@ -364,7 +365,7 @@ class Candidate:
         return self._has_capacity(source, name)
 
     def is_one_of_all(self, number: int) -> bool:
-        """True if a request with ``allocationMode: All`` includes the device."""
+        """True if this request needs the device. Only for requests with ``allocationMode: All``."""
         source = self.call.offer.sources[number]
         if not self._is_selectable(source):
             return False
@@ -429,7 +430,11 @@ class Candidate:
         return self._amounts[key]
 
     def consumes_as_one_of_all(self, number: int) -> Amounts:
-        """Return the amounts like ``consumes``, for a request with ``allocationMode: All``."""
+        """Return the result of ``consumes``. Only for requests with ``allocationMode: All``.
+
+        With the quirk ``ALL_WITH_COUNTERS``, raise AllocationError if the device consumes
+        counters.
+        """
         crashes = Quirk.ALL_WITH_COUNTERS in self.call.profile.quirks
         if crashes and self.call.offer.inventory.devices[number].charge:
             raise AllocationError(

@@ -21,7 +21,7 @@ AllocationResult = Mapping[str, Any]
 
 @attrs.frozen(eq=False)
 class Writer:
-    """Create the results of one call."""
+    """Create the AllocationResults of one call of the allocator."""
 
     profile: Profile
     node: Node
@@ -30,7 +30,8 @@ class Writer:
     """Function that returns the ID for a new share."""
 
     def result(self, claim: ClaimRequests, picks: Sequence[Pick]) -> AllocationResult:
-        """Return the result of one claim. Raises AllocationError."""
+        """Return the AllocationResult that allocates the devices in ``picks`` to a claim. Raises
+        AllocationError."""
         devices: dict[str, Any] = {}
         if picks:
             devices["results"] = [self._device(claim, pick) for pick in picks]

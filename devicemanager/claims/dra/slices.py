@@ -1,7 +1,7 @@
 """ResourceSlices: their pools, devices and counters.
 
 A node can have thousands of devices. Therefore only the parts that every allocation needs are
-parsed at once. The rest of a device is parsed when the search reaches it.
+parsed immediately. The rest of a device is parsed when the search reaches it.
 """
 
 from __future__ import annotations
@@ -141,5 +141,8 @@ class Interning:
 
 
 def shared_amounts(consumed: Object) -> Amounts:
-    """Return the consumed capacity of a share by name, in nano-units."""
+    """Return the amounts that a share of a device consumes, by capacity name, in nano-units.
+
+    ``consumed``: the field ``consumedCapacity`` of the allocation result.
+    """
     return {name: parse_quantity(str(text)) for name, text in consumed.items()}

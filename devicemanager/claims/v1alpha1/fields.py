@@ -19,8 +19,8 @@ _T = TypeVar("_T")
 def json_value(value: object) -> Any:
     """Convert a value from YAML or Python into JSON types.
 
-    Dates, bytes, sets and keys of other types become strings or lists; lone surrogates are
-    replaced.
+    Sets become lists. Dates, bytes, other values without a JSON type, and all keys of mappings
+    become strings. Lone surrogates are replaced.
     """
     if value is None or isinstance(value, int):
         return value

@@ -163,7 +163,7 @@ def _fault(
 
 
 class ConstraintsCutOff(Exception):
-    """Error if the steps of a call run out while a constraint is evaluated."""
+    """Error if the step budget is spent while a constraint is evaluated."""
 
     def __init__(self, left: int, of: int) -> None:
         """``left``: number of devices without a result. ``of``: number of devices to evaluate."""
@@ -199,8 +199,7 @@ class Resolver:
 
         Raises ClaimsError for a class that does not exist, for a class whose device type is not
         the one that the claim requests, and for a forbidden use of a class with admin access. No
-        change of pools can fix these errors. Raises ConstraintsCutOff if the steps of the call are
-        spent.
+        change of pools can fix these errors. Raises ConstraintsCutOff if the step budget is spent.
         """
         labelled = [_labelled(number, each) for number, each in enumerate(claim.claims)]
         # Find all classes first: a missing class is an error even in an unneeded alternative.

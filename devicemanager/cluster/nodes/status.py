@@ -74,8 +74,8 @@ class NodeStatusUpdater:
     def take_over(self, status: JsonObject) -> None:
         """Continue with a status that an earlier process wrote.
 
-        If it has extended resources that this kubelet does not have, they stay in the status with
-        capacity 0 (``reconcileExtendedResource``).
+        If ``status`` has extended resources that this kubelet does not have, later statuses have
+        these resources with capacity 0 (``reconcileExtendedResource``).
         """
         amounts = self._node.options.amounts
         self._removed_resources = tuple(

@@ -149,10 +149,11 @@ class PodState:
         )
 
     def is_own_write(self, object_: JsonObject) -> bool:
-        """True if a Pod object is only the result of the last write of this node.
+        """True if a Pod object has the resource version that this node's last write returned.
 
-        Always False for an object that is marked for deletion. A patch that changes nothing returns
-        the version of the previous write, and that write can be the deletion of the pod.
+        Always False for an object that is marked for deletion, because its version proves nothing.
+        The response to a patch that changes nothing has the version of the write before it. That
+        write can be another client's deletion of the pod.
         """
         metadata = object_["metadata"]
         same = bool(self.version) and metadata.get("resourceVersion") == self.version

@@ -288,8 +288,8 @@ class PodSync:
     # -- periodic work and end -------------------------------------------------------------
 
     def reconcile(self) -> None:
-        """Write the statuses again that another client has changed, and start the containers again
-        that failed to start."""
+        """Queue a write of each status that another client has changed. Queue another start of
+        containers that failed to start."""
         self._statuses.reconcile()
         for pod in self._pods.all():
             if pod.needs_start and pod.stage is Stage.RUNNING:

@@ -173,7 +173,8 @@ class StatusManager:
     def status(self, pod: PodState) -> JsonObject | None:
         """Return the status of a pod, as an object for the API.
 
-        Returns None if the kubelet never got the pod, because it had already ended.
+        Returns None if the kubelet does not have the pod. It never gets a pod that had already
+        ended.
         """
         node = self._node
         now = node.clock.time()

@@ -96,8 +96,9 @@ def assume_new_list(run: CheckRun, resource: str | None = None) -> dp.ListAndWat
 def check_sent(run: CheckRun, since: Mark, after: str) -> None:
     """Raise Failed if the plugin has sent no device list since the mark.
 
-    The mark is from before a change, which ``after`` names. If check W07 fails in the same run, the
-    cause is the same. Then this check is skipped with a reference to W07.
+    Take the mark ``since`` before a change of devices. The text of the error names ``after``: the
+    change, such as "add-device". If check W07 fails in the same run, it reports the same fault.
+    Then the outcome of this check becomes skipped, with a reference to W07.
     """
     if silence := run.silence_since(since, after):
         raise Failed(silence, cause="W07", symptom="the kubelet still uses the first device list")

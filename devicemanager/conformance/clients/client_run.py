@@ -126,7 +126,7 @@ class ClientRun:
 
         ``seconds`` is the timeout for each call. ``is_wanted`` selects the calls to count, and
         ``what`` names them in errors. Raises Failed if the client exits, or makes no such call in
-        time. ``after`` names the cause in errors.
+        time. The text of the error names ``after``: what happened before, such as "its start".
         """
         count = self.limits.calls if count is None else count
         seconds = self.patience if seconds is None else seconds
@@ -163,7 +163,8 @@ class ClientRun:
         self.wait_calls(after, count, since=since, is_wanted=is_wanted, what="answered call")
 
     def check_running(self, after: str) -> None:
-        """Raise Failed if the client has exited. ``after`` names the cause in the error."""
+        """Raise Failed if the client has exited. The text of the error names ``after``: what
+        happened before, such as "its start"."""
         if not self.process.is_running:
             raise Failed(f"the client exited after {after}: {self.process.exit_text()}")
 

@@ -95,8 +95,11 @@ def on_nodes(resources: Sequence[str], nodes: Sequence[int] = _UNKNOWN_NODES) ->
 
 
 def gone_resource(resources: Sequence[str]) -> Content:
-    """Return pods with devices that are not allocatable: a resource without a plugin, and an
-    unknown device of a known resource."""
+    """Return pods with devices that are not allocatable.
+
+    One pod has a device of a resource without a plugin. For each of ``resources``, another pod has
+    an unknown device of the resource.
+    """
     pods = (
         _pod("orphan", ContainerDevices("gone.example.com/device", ("gone-0",), (0,))),
         *(

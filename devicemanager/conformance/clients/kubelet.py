@@ -1,7 +1,7 @@
 """Scripted kubelet: serves PodResources on a socket, logs every call, and returns errors on demand.
 
-The responses are those of ``podresources``: same encoding, same rate limit, same error texts as a
-kubelet. A check replaces the content, or the function that returns responses.
+The package ``podresources`` creates the responses, with the encoding, rate limit and error texts of
+a kubelet. A check replaces the content, or the function that returns responses.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONNECTED = "03"
 def respond(method: Method, request: bytes) -> bytes:
     """Return the response of a kubelet to a call; the default of ``ScriptedKubelet.respond``.
 
-    The content is that of the last ``ScriptedKubelet.show``.
+    The response has the pods and resources of the last call of ``ScriptedKubelet.show``.
     """
     return method.answer(request)
 

@@ -64,7 +64,8 @@ def _name(name: str, labels: Mapping[str, str]) -> str:
 
 
 class Scraper:
-    """Thread that reads a page periodically, because many clients query PodResources only then."""
+    """Thread that reads a client's metrics page periodically. Many clients query PodResources only
+    when their page is read."""
 
     def __init__(self, url: str, every: float, timeout: float) -> None:
         self._url = url

@@ -11,7 +11,8 @@ __all__ = ["CdiDirectories"]
 
 
 class CdiDirectories:
-    """The CDI directories of a stage, and those that the driver's process sees."""
+    """Two groups of CDI directories: those of a stage, and other directories that the driver's
+    process sees."""
 
     def __init__(self, own: Sequence[Path], seen: Iterable[Path]) -> None:
         """``own`` are the stage's directories. ``seen`` are further directories, which other
@@ -21,11 +22,11 @@ class CdiDirectories:
         self._others = tuple(each for each in seen if each.resolve() not in known)
 
     def registry(self) -> Registry:
-        """Return all CDI devices."""
+        """Return the CDI devices in the directories of both groups."""
         return load([*self.own, *(each for each in self._others if each.is_dir())])
 
     def unresolved(self, ids: Iterable[str]) -> str:
-        """Return why a runtime cannot resolve the IDs; empty if it can resolve them."""
+        """Return why a container runtime cannot resolve these CDI device IDs; empty if it can."""
         try:
             self.registry().resolve(list(ids))
         except UnresolvedCdiDevices as error:
@@ -33,7 +34,8 @@ class CdiDirectories:
         return ""
 
     def errors(self) -> tuple[str, ...]:
-        """Return the errors of the stage's files that a runtime rejects."""
+        """Return an error for each problem because of which a container runtime rejects a CDI file
+        of the stage."""
         return load(self.own).errors
 
     def files(self) -> list[Path]:

@@ -22,7 +22,8 @@ _Object = Mapping[str, Any]
 
 
 def published(slices: Sequence[_Object]) -> list[tuple[str, str]]:
-    """Return pool and name of each device in the newest slices of each pool."""
+    """Return a pair for each device in the newest generation of each pool: name of the pool, name
+    of the device."""
     newest: dict[str, int] = {}
     for each in slices:
         pool = each["spec"]["pool"]

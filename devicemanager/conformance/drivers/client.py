@@ -45,7 +45,8 @@ _SECONDS = 45.0
 class DriverClient:
     """Connection to a driver's service socket. Each method raises CallFailed if the call fails.
 
-    ``service`` is the name in supported_versions; all versions have the same messages.
+    ``service`` is one of the driver's supported_versions, such as ``v1.DRAPlugin``. All versions of
+    the service have the same messages.
     """
 
     def __init__(self, path: Path, service: str) -> None:

@@ -222,8 +222,8 @@ class DriverRun(SuiteRun):
         """Wait until the slices of all published pools are complete. Return the seconds that this
         took.
 
-        Raises Failed after ``repair_seconds`` or if the driver exits; ``after`` names the cause in
-        the error.
+        Raises Failed after ``repair_seconds`` or if the driver exits. The text of the error names
+        ``after``: the event before the wait, such as "the driver's restart".
         """
         took = self.until(
             lambda: self.plugin.has_exited or not self.incomplete(), self.limits.repair_seconds
@@ -255,8 +255,8 @@ class DriverRun(SuiteRun):
     # -- claims ------------------------------------------------------------------------
 
     def claims(self, count: int = 1, least: int = 1) -> list[ClaimObject]:
-        """Create up to ``count`` claims, each with one device. Earlier claims do not reserve
-        devices.
+        """Create up to ``count`` claims, each with a different device. Claims of earlier calls can
+        have the same devices.
 
         Raises Skipped if the driver has fewer than ``least`` devices that can be used together.
         """
@@ -302,7 +302,8 @@ class DriverRun(SuiteRun):
     def client(self, service: str | None = None) -> Iterator[DriverClient]:
         """Open a connection to the newest instance of the driver.
 
-        ``service`` is the version of the API; by default the version that the kubelet uses.
+        ``service`` is the gRPC service to call, such as ``v1beta1.DRAPlugin``. By default, it is
+        the service that the kubelet calls.
         """
         instance = self.instance()
         client = DriverClient(Path(instance.endpoint), service or f"{instance.service}.DRAPlugin")
@@ -350,13 +351,14 @@ class DriverRun(SuiteRun):
 
     @property
     def cdi(self) -> CdiDirectories:
-        """The CDI directories."""
+        """The CDI directories of the stage, and those that the driver's process sees."""
         own = (self.stage.other_cdi_dir, self.stage.cdi_dir)
         seen = () if self.plugin.has_exited else DEFAULT_DIRECTORIES
         return CdiDirectories(own, [self.plugin.path(str(each)) for each in seen])
 
     def check_resolved(self, entry: dra_v1.NodePrepareResourceResponse, when: str = "") -> None:
-        """Raise Failed if a runtime cannot resolve the CDI devices of a response."""
+        """Raise Failed if a runtime cannot resolve the CDI devices of a claim's entry in a
+        response. ``when`` is the end of the error text."""
         if problem := self.cdi.unresolved(cdi_ids(entry)):
             raise Failed(f"{problem}{when}")
 
@@ -395,20 +397,21 @@ def _shortened(text: str) -> str:
 
 
 def reference(claim: ClaimObject) -> dra_v1.Claim:
-    """Return a claim as in a request of the kubelet."""
+    """Return the message by which a kubelet refers to this claim in its requests to a driver."""
     metadata = claim["metadata"]
     return dra_v1.Claim(namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
 
 
 def cdi_ids(entry: dra_v1.NodePrepareResourceResponse) -> list[str]:
-    """Return the CDI devices of a response, each once."""
+    """Return the IDs of the CDI devices in a claim's entry of a response, each once."""
     return list(dict.fromkeys(id_ for device in entry.devices for id_ in device.cdi_device_ids))
 
 
 def shown(
     entry: dra_v1.NodePrepareResourceResponse, *, cdi: bool = True
 ) -> list[tuple[object, ...]]:
-    """Return a response in a form that can be compared: the order of devices has no meaning.
+    """Return a claim's entry of a response in a form that can be compared. Entries with the same
+    devices in another order are equal.
 
     ``cdi``: True to include the CDI devices. They may get other names when a claim is prepared
     again.

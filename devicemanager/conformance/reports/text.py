@@ -64,7 +64,7 @@ def timeline_lines(timeline: Sequence[Line]) -> Iterator[str]:
 
 
 def name_cause(number: int, cause: Cause) -> str:
-    """Return a cause of failures as three lines of text."""
+    """Return a cause of failures as three lines of text, which begin with ``number``."""
     verdict = cause.verdict
     check = verdict.check
     where = f"     on a node: {verdict.production}"

@@ -18,8 +18,8 @@ Invariants:
 * A registration is identified by its number. The end of an old connection does not affect a new
   registration.
 
-The package is imported when DRA is first used: when a driver registers, or a pod or the caller
-names a ResourceClaim. The facade ``kubelet.pods.dra`` imports it.
+The package is imported when DRA is first used: when a driver registers, when a pod names a
+ResourceClaim, or when a test creates one. The facade ``kubelet.pods.dra`` imports it.
 
 Where to start reading: ``manager``.
 """

@@ -37,8 +37,11 @@ class ApiClaims:
 
     @classmethod
     def open(cls, kubeconfig: Path, node: str, changed: Callable[[str], None]) -> Self:
-        """Create a source for the API server of a kubeconfig. Raises StartError for an invalid
-        kubeconfig."""
+        """Create a source that uses the API server in a kubeconfig file.
+
+        ``changed`` is called with a line of text for each change of a ResourceSlice of the node
+        ``node``. Raises StartError for an invalid kubeconfig.
+        """
         try:
             return cls(ApiClient(load(kubeconfig), connections=8), node, changed)
         except ClusterError as error:
@@ -57,9 +60,10 @@ class ApiClaims:
     def attempt(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None
     ) -> JsonObject:
-        """Send a request with the API version that worked last.
+        """Send a request, and return the response.
 
-        If the server does not have this version, try the other versions.
+        The request uses the API version that worked last. If the server does not have this
+        version, the request is sent again with the other versions, one after the other.
         """
         first = self._version
         others = [each for each in _VERSIONS if each != first]
@@ -97,8 +101,10 @@ class ApiClaims:
         return self._client.wait(seconds)
 
     def known(self, kind: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the node's ResourceSlices; for any other kind return nothing, because it would
-        need a request."""
+        """Return the node's ResourceSlices if ``kind`` is ``ResourceSlice``.
+
+        For any other kind the result is empty, because those objects would need a request.
+        """
         return self._slices.known() if kind == "ResourceSlice" else ()
 
     def wipe(self, selector: str) -> None:

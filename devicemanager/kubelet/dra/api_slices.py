@@ -33,7 +33,10 @@ class ApiSlices:
         self._slices: dict[str, JsonObject] = {}
 
     def known(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the slices, sorted by name; none until the API server has responded."""
+        """Return the slices, sorted by name.
+
+        The result is empty until the API server has responded.
+        """
         with self._lock:
             is_first, self._is_started = not self._is_started, True
         if is_first:
@@ -48,7 +51,7 @@ class ApiSlices:
         """Do nothing: ``replace`` gets the whole list."""
 
     def replace(self, objects: list[JsonObject]) -> None:
-        """Store a list of all slices."""
+        """Replace all stored slices by ``objects``."""
         with self._lock:
             self._slices = {each["metadata"]["name"]: each for each in objects}
         if self._listed.is_set():
@@ -56,7 +59,10 @@ class ApiSlices:
         self._listed.set()
 
     def apply(self, kind: str, object_: JsonObject) -> None:
-        """Store a change of one slice."""
+        """Store the changed slice ``object_``, or remove it if ``kind`` is ``DELETED``.
+
+        ``kind`` is the type of the watch event.
+        """
         name = object_["metadata"]["name"]
         with self._lock:
             if kind == "DELETED":

@@ -83,8 +83,10 @@ class ResourceClaims:
     # -- as an API server ------------------------------------------------------------
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Internal: return a ResourceClaim. Raises ClaimFetchError if it does not exist, with the
-        message of an API server, or if ``fail`` was called for it."""
+        """Internal: return a ResourceClaim. If it does not exist, raise the error of an API server.
+
+        If ``fail`` was called for the claim, raise the error of that call.
+        """
         with self._lock:
             if error := self._errors.get((namespace, name)):
                 raise ClaimFetchError(error)
@@ -232,11 +234,13 @@ class ResourceClaims:
     def adopt(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
         """Internal: add the claims of a pod, as the scheduler and the claim controller do.
 
-        Reserve each claim for the pod. If the pod's spec does not name a claim, the claim is
-        assigned to a template entry of the spec. The claim's annotation
-        ``resource.kubernetes.io/pod-claim-name`` selects the entry; without it, entries are used in
-        order. Such a claim gets the pod as its owner. Return the pod with the claim's name in
-        ``status.resourceClaimStatuses``, and a function that restores the earlier claims.
+        Each claim in ``source`` is stored and reserved for the pod. A claim whose name is not in
+        the pod's spec becomes the claim of an entry with a template in ``spec.resourceClaims``. Its
+        annotation ``resource.kubernetes.io/pod-claim-name`` names this entry; without the
+        annotation, it gets the next free entry. The pod becomes the owner of such a claim.
+
+        Returns the pod with the names of these claims in ``status.resourceClaimStatuses``, and a
+        function that restores the stored claims as they were before.
 
         Raises ManifestError for an invalid claim, and RequestError for a claim that the pod cannot
         use. An error changes nothing.
@@ -272,8 +276,11 @@ class ResourceClaims:
         return _with_statuses(pod, statuses), self._put_all(claims, pod.namespace)
 
     def add(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
-        """Internal: add claims unchanged. A claim without a namespace gets the pod's namespace.
-        Return the same as ``adopt``."""
+        """Internal: store the claims without reserving or assigning them.
+
+        A claim without a namespace gets the pod's namespace. Returns the unchanged pod, and a
+        function that restores the stored claims as they were before.
+        """
         return pod, self._put_all(read_resource_claims(source), pod.namespace)
 
     def deallocate(self, namespace: str, name: str) -> None:
@@ -282,7 +289,7 @@ class ResourceClaims:
         self._change(namespace, name, lambda status: {})
 
     def reserve(self, namespace: str, name: str, pod: Pod | str) -> None:
-        """Reserve a claim for a pod or for the UID of a pod."""
+        """Reserve a claim for a pod. ``pod`` is the pod or its UID."""
         entry = _consumer(pod) if isinstance(pod, Pod) else {"resource": "pods", "uid": pod}
         self._change(
             namespace,

@@ -126,7 +126,7 @@ class DriverConnection:
                     channel.check_connectivity_state(True)
 
     def call(self, effect: CallDriver) -> Answer:
-        """Call the driver and return its response by claim UID. Raises RpcError."""
+        """Make this call to the driver. Return its results by claim UID. Raises RpcError."""
         request = dra_v1.NodePrepareResourcesRequest(
             claims=[
                 dra_v1.Claim(namespace=each.namespace, uid=each.uid, name=each.name)

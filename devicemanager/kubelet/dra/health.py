@@ -59,10 +59,14 @@ class HealthSink(Protocol):
     """Receiver of the reports of health streams."""
 
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
-        """Store a report of an instance. ``ignored`` counts the entries that were not read."""
+        """Store the health of ``devices``, which an instance has reported.
+
+        ``ignored`` is the number of devices in the report that are not in ``devices``: there were
+        too many, or their names were too long.
+        """
 
     def stream_ended(self, instance: Instance) -> None:
-        """Remove the health of the instance's driver."""
+        """Remove the stored health of all devices of the instance's driver."""
 
 
 class HealthStream:
@@ -162,7 +166,7 @@ def _device(entry: Any) -> ReportedDevice:
 
 
 class HealthFile:
-    """The file ``dra_health_state``: plain JSON without a checksum, written with every report."""
+    """The file ``dra_health_state``: plain JSON without a checksum, written after every change."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
         # The kubelet does not flush this file either.

@@ -195,7 +195,10 @@ class Instances:
     # -- calls -----------------------------------------------------------------------
 
     def call(self, effect: CallDriver) -> Answer:
-        """Call the instance that the effect names. Raises RpcError."""
+        """Make this call to the instance that it names. Return its results by claim UID.
+
+        Raises RpcError.
+        """
         with self._lock:
             found = self._open.get(effect.instance)
         if found is None:

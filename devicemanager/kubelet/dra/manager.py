@@ -266,7 +266,10 @@ class DraManager:
     # -- reports ---------------------------------------------------------------------
 
     def explain(self, pod: Pod, attempt: Attempt) -> tuple[ClaimExplanation, ...]:
-        """Return the state of each claim of a pod, and what the claim waits for."""
+        """Return the state of each claim of a pod, and what the claim waits for.
+
+        ``attempt`` is the last attempt to prepare or unprepare the pod's claims.
+        """
         claims = pod_claims(pod)
         names = {*pod.resource_claims.values(), *pod.claim_statuses.values(), pod.extended_claim}
         fetched = {name: self._fetched(pod.namespace, name) for name in names if name is not None}
@@ -291,7 +294,8 @@ class DraManager:
     def status(self, pods: Collection[ClaimUser] = ()) -> DraStatus:
         """Return the registered drivers, the node's claims, and the known ResourceSlices.
 
-        ``pods`` are the pods that use DRA.
+        ``pods`` are the node's pods that use DRA. Without them, the result has no claim that only
+        a pod names.
         """
         claims = self.claim_infos(pods)
         slices = map(slice_info, self._claims.known("ResourceSlice"))
@@ -314,8 +318,9 @@ class DraManager:
     ) -> tuple[ResourceClaimInfo, ...]:
         """Return the claims of the node, sorted by namespace and name.
 
-        ``fetched`` are pairs of namespace and name of claims that are always read, even if this
-        needs a request.
+        ``pods`` are the node's pods that use DRA. ``fetched`` are pairs of namespace and name.
+        These claims are read even if that needs a request to the API server. Other claims are
+        read only if that needs no request.
         """
         absent = self.instances.absent()
         objects = [*self._claims.known("ResourceClaim"), *starmap(self.fetch, fetched)]
@@ -418,7 +423,8 @@ class DraManager:
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
         """Store a health report of an instance. Queue the pods whose devices changed health.
 
-        ``ignored`` is the number of entries of the report that were not read.
+        ``ignored`` is the number of devices in the report that are not in ``devices``: there were
+        too many, or their names were too long.
         """
         if ignored:
             self._events.publish(

@@ -105,7 +105,7 @@ class StateFile:
 
 
 def claim_info(claim: ClaimState) -> ClaimInfo:
-    """Convert a claim of the state file to a claim of the cache."""
+    """Convert a claim of the state file to the form that ``core.dra`` keeps in memory."""
     return ClaimInfo(
         claim.namespace,
         claim.name,

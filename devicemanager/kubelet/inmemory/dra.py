@@ -133,7 +133,7 @@ class InMemoryDra:
             self.driver_changed(name)
 
     def close(self) -> None:
-        """Fail all attempts that wait for another pod."""
+        """End every wait for another pod that uses the same claim: the waiting call fails."""
         with self._lock:
             self._closed = True
             self._lock.notify_all()
@@ -362,11 +362,11 @@ class InMemoryDra:
     # -- the rest of ``PodDra``, for what in-memory kubelets do not have ---------------
 
     def dynamic_resources(self, pod: Pod, container: ContainerName) -> tuple[DynamicResource, ...]:
-        """Return nothing: an in-memory kubelet has no PodResources API."""
+        """Return an empty tuple, because an in-memory kubelet has no PodResources API."""
         return ()
 
     def explain(self, pod: Pod, attempt: Attempt) -> tuple[Any, ...]:
-        """Return nothing: the events of the pod have the reasons."""
+        """Return an empty tuple: the pod's events show what its claims wait for."""
         return ()
 
     @property

@@ -205,7 +205,7 @@ class InMemoryKubelet:
         self._pods.workers.sources_ready()
 
     def self_check(self) -> None:
-        """Recount all allocations, and raise an error if a stored index differs."""
+        """Recompute every index of the ledger. Raises InternalError if a stored index differs."""
         self.manager.self_check()
 
     def _resume(self, order: Sequence[str] = ()) -> None:
@@ -252,9 +252,9 @@ class InMemoryKubelet:
     # -- DRA -------------------------------------------------------------------------
 
     def use_claims(self, source: ClaimFetcher) -> None:
-        """Internal: prepare the ResourceClaims of pods, and get the claims from ``source``.
+        """Internal: from now on, prepare the ResourceClaims of pods, and get them from ``source``.
 
-        Without a source, pods with ResourceClaims run without the claims' devices.
+        Until this is called, pods with ResourceClaims run without the devices of the claims.
         """
         self._claim_source = source
 
@@ -425,7 +425,10 @@ class InMemoryKubelet:
         return self._pods.devices(uid)
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` of each app container of a pod, sorted."""
+        """Return ``allocatedResourcesStatus`` of each app container of a pod.
+
+        The statuses of a container are sorted by resource.
+        """
         return self._pods.allocated_resources_status(uid)
 
     def capacity(self) -> dict[str, int]:
@@ -450,7 +453,7 @@ class InMemoryKubelet:
 
     @property
     def health_updates(self) -> HealthUpdates:
-        """Queue of the UIDs of pods whose devices changed health, oldest first."""
+        """Queue of the UIDs of pods whose devices changed health, the earliest change first."""
         return self.manager.health_updates
 
     @property

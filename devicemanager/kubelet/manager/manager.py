@@ -360,7 +360,7 @@ class DeviceManager:
     def pre_start(
         self, pod: PodUid, container: ContainerName, requested: Iterable[ResourceName]
     ) -> None:
-        """Call PreStartContainer of every plugin that requires it, in the order of resources.
+        """Call PreStartContainer of every plugin that requires it, sorted by resource name.
 
         ``requested`` are the resources in the container's limits, allocated or not. Plugins of
         other resources are not called, even if the checkpoint has devices of these resources for

@@ -50,7 +50,7 @@ from devicemanager.kubelet.manager.state import Endpoint, State
 
 
 class HealthUpdates(queue.SimpleQueue[PodUid]):
-    """Queue of UIDs of pods whose devices changed health, oldest first.
+    """Queue of UIDs of pods whose devices changed health, the earliest change first.
 
     ``get_nowait`` raises ``queue.Empty`` if the queue is empty. A SimpleQueue needs a tenth of
     the memory of a ``queue.Queue``, and every in-memory node has such a queue.
@@ -114,8 +114,8 @@ class ClientHandler:
 
     ``health_updates`` is the queue of pods whose devices changed health. ``write`` writes the
     checkpoint. ``stopped`` is called after a resource has lost its last plugin. ``make_room``
-    adds the NUMA nodes of devices to the topology, and returns the nodes that the machine does not
-    have; it is called with the lock held.
+    gets the IDs of the NUMA nodes in a device list. It adds new nodes to the topology, and returns
+    the nodes that the machine does not have. It is called with the lock held.
     """
 
     def __init__(

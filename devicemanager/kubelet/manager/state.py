@@ -251,7 +251,10 @@ class State:
         self.version += 1
 
     def note_list(self, resource: ResourceName, healthy: tuple[DeviceId, ...] | None) -> None:
-        """Put the healthy devices of a resource into the checkpoint; None removes the resource."""
+        """Store the healthy devices of a resource for the next checkpoint write.
+
+        With ``healthy`` None, the next write omits the resource.
+        """
         # A copy is changed, because snapshots that are being written share the current mapping.
         registered = dict(self._document.registered)
         if healthy is None:
@@ -262,11 +265,11 @@ class State:
         self.changed()
 
     def is_noted(self, resource: ResourceName) -> bool:
-        """True if the checkpoint names the resource."""
+        """True if the next checkpoint write includes the resource."""
         return resource in self._document.registered
 
     def note_pod(self, pod: PodUid) -> None:
-        """Put the pod's current allocations into the checkpoint."""
+        """Store the pod's current allocations for the next checkpoint write."""
         self._document.put(pod, self.ledger.pod(pod))
         self.changed()
         # Set after ``changed``: the pod must have a version that no reader has seen yet.

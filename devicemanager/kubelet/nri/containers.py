@@ -79,9 +79,10 @@ def _put(entries: Any, changes: Collection[_T], key: Callable[[_T], str]) -> Non
 
 
 def adjusted_options(options: RunOptions, change: nri.ContainerAdjustment) -> RunOptions:
-    """Return the settings of a container with the adjustment of a plugin.
+    """Apply the adjustment of a plugin to a container's settings, and return the new settings.
 
-    The result has neither resources such as CPUs, nor mounts whose source is not a path.
+    Two parts of the adjustment are left out: resources such as CPUs, and mounts whose source is not
+    a path.
     """
     env = {each.key: each.value for each in change.env}
     paths = [

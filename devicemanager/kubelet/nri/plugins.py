@@ -65,8 +65,9 @@ class NriPlugin:
 class PluginServer:
     """Server on the runtime's socket, with the connected plugins. Thread-safe.
 
-    ``synchronize`` makes a configured plugin known: it calls Synchronize, then ``add``. ``update``
-    serves UpdateContainers. ``report`` is called with a line for each change.
+    ``synchronize`` is called with each plugin that has been configured. It must call the plugin's
+    Synchronize, and then ``add`` with the plugin. ``update`` serves UpdateContainers. ``report`` is
+    called with a line for each change.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class PluginServer:
     # -- plugins -----------------------------------------------------------------------
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the plugins in the order of calls."""
+        """Return the names of the plugins, in the order in which the runtime calls them."""
         with self._changed:
             return tuple(each.name for each in self._plugins)
 
@@ -142,7 +143,7 @@ class PluginServer:
             )
 
     def subscribers(self, event: int) -> list[NriPlugin]:
-        """Return the plugins that subscribe to an event, in the order of calls."""
+        """Return the plugins that subscribe to an event, in the order in which to call them."""
         with self._changed:
             return [each for each in self._plugins if each.wants(event)]
 
@@ -164,7 +165,7 @@ class PluginServer:
             return None
 
     def add(self, plugin: NriPlugin) -> None:
-        """Make a synchronized plugin known: it gets all further events. Raises Disconnected."""
+        """Add a synchronized plugin, which from now on gets events. Raises Disconnected."""
         with self._changed:
             if plugin.connection not in self._connections:
                 raise Disconnected("the connection has ended")

@@ -133,7 +133,7 @@ class NriRuntime:
     # -- plugins -----------------------------------------------------------------------
 
     def plugins(self) -> tuple[str, ...]:
-        """Return the names of the plugins in the order of calls, such as ``00-dra.cpu``."""
+        """Return the names of the plugins, such as ``00-dra.cpu``, in the order of their calls."""
         return self._server.names()
 
     def wait_plugin(self, name: str, timeout: float = 10.0) -> bool:

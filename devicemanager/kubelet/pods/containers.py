@@ -101,7 +101,9 @@ class Containers:
         return record.run_options.get(container.name) or RunOptions()
 
     def start_all(self, record: PodRecord, admission: Admission) -> Admission:
-        """Start all containers in order, and return the admission with the results.
+        """Start all containers in order.
+
+        Returns the admission with the settings, or the start error, of each container.
 
         After an init container that cannot be started, no further container is started. Without a
         sandbox, no container is started, and the next periodic sync tries again.

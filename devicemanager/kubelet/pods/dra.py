@@ -85,7 +85,7 @@ class LazyDra(Generic[Manager_co]):
             return self._manager
 
     def start(self) -> None:
-        """Create the manager now if DRA was used before. Raises StartError."""
+        """Create the manager now if there can be ResourceClaims. Raises StartError."""
         if self._create is not None and self._is_used():
             self.manager()
 

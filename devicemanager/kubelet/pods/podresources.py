@@ -110,7 +110,10 @@ class PodSource:
         self._allocatable: tuple[tuple[DeviceList, ...], podresources.Allocatable] | None = None
 
     def version(self) -> int:
-        """Return a number that grows with every change of pods, allocations, claims or lists."""
+        """Return a number that grows with every change of the data that PodResources shows.
+
+        This data is the pods, the allocations, the claims and the device lists.
+        """
         # Every request calls this method first, so no response has devices of inactive pods.
         self._free_inactive()
         claims = sum(each.version for each in self._claims)

@@ -177,8 +177,10 @@ class PodRecord:
         }
 
     def started(self, container: Container, is_init: bool, now: float | None = None) -> None:
-        """Record that a container was started. An ordinary init container, which is not a sidecar,
-        is recorded as exited.
+        """Record that a container was started.
+
+        An init container that is not a sidecar does not run here: it is recorded as started and
+        exited.
 
         ``now`` is in seconds since the epoch; None if an earlier kubelet started the container.
         """
@@ -205,7 +207,10 @@ class PodRecord:
             self.has_sandbox, self.sandbox_time = True, now
 
     def waits_for_init(self, container: Container, is_init: bool) -> bool:
-        """True for an ordinary init container that has run, but has not succeeded."""
+        """True if the container is an init container whose success the pod still needs.
+
+        It has run, has not succeeded, and is not a sidecar.
+        """
         return (
             is_init
             and not container.restartable

@@ -153,8 +153,8 @@ class _File:
 class ManifestFiles:
     """The manifests of a directory and their pods. Only one thread at a time may use it.
 
-    The owner and ``report`` are called on several threads, but for one file on one thread at a
-    time.
+    ``owner`` admits and terminates the pods. Its methods and ``report`` are called on several
+    threads, but never on two threads at once for the same file.
     """
 
     def __init__(
@@ -352,10 +352,12 @@ class ManifestFiles:
 class StaticPods(FollowedDirectory):
     """Watcher of a manifest directory from ``start`` to ``stop``; a context manager.
 
-    ``owner`` and ``report`` are called on threads of this object, for one file on one thread at a
-    time. A file is read when it is complete: when its writer closes it, or when it is moved or
-    linked into the directory. An invalid file is reported in one line and read again when it
-    changes. The pod of the earlier contents keeps running.
+    ``owner`` admits and terminates the pods. Its methods and ``report`` are called on threads of
+    this object, but never on two threads at once for the same file.
+
+    A file is read when it is complete: when its writer closes it, or when it is moved or linked
+    into the directory. An invalid file is reported in one line and read again when it changes. The
+    pod of the earlier contents keeps running.
 
     ``start`` returns when the pods of the existing files have been admitted, except for
     admissions that hang in a plugin. ``stop`` does not terminate pods. It does not wait for

@@ -9,8 +9,8 @@ these steps:
 2. Without the lock, do what can block: allocate structured claims, admit the pod in the device
    manager, start containers.
 3. Under the lock again, check that the pod is not deleted and change its record. If the pod has
-   ended, notify the manager and the claims before the lock is released: after that, a new pod with
-   the same UID can be admitted.
+   ended, update the device manager and the structured claims before the lock is released: after
+   that, a new pod with the same UID can be admitted.
 4. Without the lock, release devices and claims, write files and publish events.
 
 The events of a pod are therefore in this order: ADMITTED or REJECTED, starts, exits, FINISHED,

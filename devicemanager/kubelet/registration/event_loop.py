@@ -70,9 +70,9 @@ class LoopThread:
         return future
 
     def stop(self) -> None:
-        """Cancel all tasks, and give the loop with its thread back to ``loops``. Idempotent.
+        """Cancel all tasks, and put the loop with its thread into the pool ``loops``. Idempotent.
 
-        If a task does not end within 10 seconds, the thread is ended instead.
+        If a task does not end within 10 seconds, end the thread instead.
         """
         with self._lock:
             self._stopped = True

@@ -20,7 +20,10 @@ class Registration(Protocol):
     """One registered plugin, until ``deregister`` is called."""
 
     def answered(self) -> None:
-        """Continue after the plugin was notified of its registration. Can block."""
+        """Do what had to wait until the plugin was notified of its registration.
+
+        Called after the notification. Can block.
+        """
 
     def deregister(self) -> None:
         """Remove the plugin, because its socket has vanished. Must not block."""

@@ -456,7 +456,10 @@ class Registrar:
 
 
 def shown(name: str) -> str:
-    """Return a name for texts: unchanged, or cut to 512 characters."""
+    """Shorten a name for use in messages: cut it after 512 characters and append ``...``.
+
+    A shorter name is returned unchanged.
+    """
     return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
 
 

@@ -52,7 +52,8 @@ def device_columns(message: bytes) -> Columns:
 
 
 class ListReader:
-    """Decoder of the device lists of one plugin, in their order. Not thread-safe."""
+    """Decoder of the device lists of one plugin. Pass the lists in the order in which the plugin
+    sent them. Not thread-safe."""
 
     def __init__(self) -> None:
         self._devices: list[bytes] = []

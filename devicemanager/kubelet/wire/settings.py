@@ -54,7 +54,10 @@ def is_response(alloc_resp: bytes) -> bool:
 
 
 def without_cdi_devices(alloc_resp: bytes) -> bytes:
-    """Return the response as stored by a kubelet that does not know ``cdi_devices``."""
+    """Return the response without the field ``cdi_devices``.
+
+    Kubelets that do not know this field store the response in this form.
+    """
     message = dp.ContainerAllocateResponse.FromString(alloc_resp)
     if not message.cdi_devices:
         return alloc_resp

@@ -130,7 +130,10 @@ def too_many(field: str, number: int, most: int) -> FieldError:
 
 
 def declared(errors: Iterable[FieldError]) -> Errors:
-    """Yield these errors, marked as errors of rules that the API's types declare."""
+    """Yield copies of these errors with ``declared=True``.
+
+    The field marks an error of a rule that the API's Go types declare in tags.
+    """
     for each in errors:
         yield attrs.evolve(each, declared=True)
 

@@ -2,6 +2,9 @@
 
 They follow ``k8s.io/apimachinery/pkg/api/validate/content`` and ``pkg/apis/resource/validation``
 (v1.37). Lengths are in bytes of UTF-8.
+
+Some rules of Kubernetes are tags in the API's Go types. The functions ``declared_…`` check fields
+with such a rule, and mark their errors (``FieldError.declared``).
 """
 
 from __future__ import annotations

@@ -171,7 +171,10 @@ def test_commands(driver, directory):
     ("arguments", "text"),
     [
         (["--driver", "a"], "add --registrar-dir DIR"),
-        (["--registrar-dir", "/tmp", "--resource", "a"], "use it with --driver and --output"),
+        (
+            ["--registrar-dir", "/tmp", "--resource", "a"],
+            "omit COMMAND, --plugin-dir, --resource and ",
+        ),
     ],
 )
 def test_options_that_do_not_go_together(arguments, text, capsys):

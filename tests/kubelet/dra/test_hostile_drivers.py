@@ -78,4 +78,4 @@ def test_processes_that_fork_share_a_limit(nodes, monkeypatch):
     node.stack.callback(second.stop)
     second.start()
     rejected = node.kubelet.wait_for_event("registration-rejected", after=0)
-    assert "process 2 can have no more than 0 registrations: " in rejected.message
+    assert "process 2 has 0 registrations and can have no more: " in rejected.message

@@ -72,7 +72,7 @@ def test_places_rejects_invalid_text(text: str) -> None:
 def test_places_rejects_too_many_devices() -> None:
     assert len(places("50000@0,50000@1")) == 100_000
     with pytest.raises(
-        TooManyDevices, match=r"^more than 100000 devices: a kubelet rejects a longer list"
+        TooManyDevices, match=r"^too many devices: use at most 100000; kubelets reject"
     ):
         places("50000@0,50001@1")
 
@@ -284,14 +284,16 @@ def test_fail_allocate_rejects_pods_until_cleared() -> None:
 
 def test_errors_name_the_known_devices_and_resources() -> None:
     node = node_with(2)
-    with pytest.raises(RequestError, match=r"^unknown device 'x' of .*: it has gpu-0, gpu-1"):
+    with pytest.raises(
+        RequestError, match=r"^unknown device 'x' of .*: the resource has gpu-0, gpu-1"
+    ):
         node.fail_device(GPU, "x")
     with pytest.raises(
         RequestError, match=r"^unknown resource v\.com/x: the node has vendor\.com/gpu$"
     ):
         node.stop_plugin("v.com/x")
     node.set_devices(GPU, 0)
-    with pytest.raises(RequestError, match=r"^unknown device 'gpu-0' of .*: it has none"):
+    with pytest.raises(RequestError, match=r"^unknown device 'gpu-0' of .*: the resource has none"):
         node.lose_device(GPU, "gpu-0")
     with pytest.raises(RequestError, match=r"^unknown resource v\.com/x: the node has none$"):
         InMemoryKubelet().start_plugin("v.com/x")

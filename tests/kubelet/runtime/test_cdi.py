@@ -230,7 +230,7 @@ def edits(**fields: Any) -> dict[str, Any]:
         (edits(deviceNodes=[{"path": "/x", "type": "z"}]), "type must be one of b, c, u, p"),
         (
             edits(deviceNodes=[{"path": "/x", "permissions": "rx"}]),
-            '.permissions "rx": use letters of rwm',
+            '.permissions "rx": use some of r, w and m',
         ),
         (edits(deviceNodes=[{"path": "/x", "major": True}]), "major must be a whole number"),
         (edits(mounts=[{"containerPath": "/x"}]), "mounts[0].hostPath is missing"),

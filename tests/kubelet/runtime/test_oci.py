@@ -179,7 +179,7 @@ def test_fifo_has_no_numbers_and_no_rule() -> None:
                     DeviceSpec(container_path="/dev/c", host_path="/dev/gpu0", permissions="rwx"),
                 )
             ),
-            "device /dev/c: invalid permissions 'rwx': use letters of rwm",
+            "device /dev/c: invalid permissions 'rwx': use some of r, w and m",
         ),
         (
             RunOptions(
@@ -187,7 +187,7 @@ def test_fifo_has_no_numbers_and_no_rule() -> None:
                     DeviceSpec(container_path="/dev/c", host_path="/dev/gpu0", permissions=""),
                 )
             ),
-            "device /dev/c: invalid permissions '': use letters of rwm",
+            "device /dev/c: invalid permissions '': use some of r, w and m",
         ),
         (
             RunOptions(network_interfaces=(NetworkInterface("eth42", "net0", "/run/netns/x"),)),

@@ -57,7 +57,7 @@ container y
     node 0 [+.] 1 of 2 free
     node 1 [#.] 1 of 2 free
     fits on nodes 0+1
-  vendor.com/fpga: 1 requested, not registered: the container runs without it
+  vendor.com/fpga: 1 requested, not registered: the kubelet ignores this request
   => restricted: vendor.com/gpu is free only across nodes 0+1; fewer nodes would be enough if no device were in use
      policy best-effort or none would not reject the pod for this
 

@@ -200,7 +200,7 @@ INVALID = [
     (container(memory=[{"size": "4 G"}]), "size: expected an amount in bytes such as 4Gi"),
     (container(memory=[{"size": True}]), "size: expected an amount in bytes such as 4Gi"),
     (container(dynamic_resources=[{"claim_name": "c", "claim_resources": [{}]}]), "driver_name is"),
-    (device(indexes="0"), f"{IN_DEVICE}: indexes: no generated devices: add {GPU} with a count"),
+    (device(indexes="0"), f"{IN_DEVICE}: indexes: {GPU} has no generated devices: add it"),
     (
         {"allocatable": {"devices": [{"resource_name": GPU, "count": 1}]}, **device(indexes=[1])},
         f"{IN_DEVICE}: indexes: 1 is too large: {GPU} has 1 device, ",
@@ -219,7 +219,7 @@ INVALID = [
     ({"rate_limit": {"burst": 1.5}}, "rate_limit.burst: expected a whole number of at least 1"),
     ({"faults": ["no-such"]}, "faults[0]: unknown fault 'no-such': use one of "),
     ({"faults": ["restart:on=call"]}, "faults[0]: "),
-    ({"faults": ["reject-register"]}, "faults[0]: fault reject-register needs a kubelet: use a"),
+    ({"faults": ["reject-register"]}, "faults[0]: fault reject-register needs a kubelet, which"),
     (
         {"steps": [{"after": -1}]},
         "steps[0].after: expected a number of at least 0, not the number -1",

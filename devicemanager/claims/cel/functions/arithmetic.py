@@ -48,7 +48,11 @@ def checked_duration(nanos: int) -> Duration:
 
 
 def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
-    """Return a timestamp. Raises CelError if it is outside the years 1 to 9999."""
+    """Return the timestamp ``nanos`` nanoseconds after 1970. Raises CelError if it is outside the
+    years 1 to 9999.
+
+    ``offset``: the UTC offset of its text form, in seconds east of UTC.
+    """
     if not EARLIEST <= nanos // SECOND <= LATEST:
         raise CelError("timestamp overflow")
     return Timestamp(nanos, offset)
