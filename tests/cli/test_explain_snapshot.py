@@ -132,8 +132,8 @@ def test_devices_are_free_only_if_their_pod_surely_does_not_exist(explain: Any) 
     status, out, _ = explain(old, {GPU: 1})
     assert status == 0
     assert (
-        "note: pod u-old no longer exists: its devices count as free, because the kubelet frees them at the next admission\n"
-        in out
+        "note: pod u-old no longer exists: its devices count as free, because the "
+        "kubelet frees them at the next admission\n" in out
     )
     unsure = attrs.evolve(old, directories=None)
     status, out, _ = explain(unsure, {GPU: 1})

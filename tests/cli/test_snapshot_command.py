@@ -164,7 +164,8 @@ def test_report_begins_with_problems(shown: Any) -> None:
         f"ERROR: device g0 of {GPU} is allocated to 2 pods: ml/a, ml/b",
         "  according to PodResources",
         "  -> delete one of the pods, and do not trust what the device computed while both had it",
-        "  -> do not restart the kubelet or a container before you delete the pod: both pods would get the device again",
+        "  -> do not restart the kubelet or a container before you delete the pod: both "
+        "pods would get the device again",
         "  see docs/broken-node.md#two-pods-on-one-device "
         "https://github.com/kubernetes/kubernetes/issues/137534 "
         "https://github.com/kubernetes/kubernetes/issues/75880",

@@ -414,8 +414,8 @@ def test_invalid_faults_warn_and_change_nothing(world: World) -> None:
     )
     world.annotate(f"device-lost={GPU}/gpu-9")
     assert world.warnings[-1] == (
-        f"node n: fault device-lost={GPU}/gpu-9: unknown device 'gpu-9' of {GPU}: the resource has gpu-0, "
-        "gpu-1, gpu-2, gpu-3"
+        f"node n: fault device-lost={GPU}/gpu-9: unknown device 'gpu-9' of {GPU}: the resource has "
+        "gpu-0, gpu-1, gpu-2, gpu-3"
     )
 
 

@@ -172,8 +172,8 @@ def test_claims_that_cannot_be_prepared(api, serve, register, claim):
         "x": "claim default/none not found",
         "other": "claim default/train got replaced",
         uid_of(raw): "claim default/raw not allocated",
-        "../../x": "invalid claim default/a with UID '../../x': expected letters, digits, -, _ and . "
-        "in names and UID",
+        "../../x": "invalid claim default/a with UID '../../x': expected letters, digits, -, "
+        "_ and . in names and UID",
     }
 
 
