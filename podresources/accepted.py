@@ -111,10 +111,10 @@ class _Counting(grpc.GenericRpcHandler):
 
 
 def disconnect_unread(bound: Path, seconds: float, wait: Callable[[float], object]) -> int:
-    """Disconnect the clients of the socket ``bound`` that do not read: for ``seconds``, their
-    sockets are full each time they are checked. Return the number of these clients.
+    """Disconnect the clients of the socket ``bound`` that do not read. Return their number.
 
-    ``wait`` waits for a number of seconds.
+    The connections are checked several times during ``seconds``. A client does not read if its
+    connection is full at every check. ``wait`` waits for a number of seconds.
     """
     # Numbers, not duplicates: duplicates would need as many descriptors as all connections.
     full, poller = dict[int, int](), select.poll()

@@ -23,11 +23,11 @@ class ServeError(PodResourcesError):
 
 
 class SocketInUse(ServeError):
-    """Error of a server on whose socket another process is listening."""
+    """Error of a server if another process is listening on its socket."""
 
 
 class SocketNotFound(PodResourcesError):
-    """Error of a client for whose path no file exists."""
+    """Error of a client if its socket path does not exist."""
 
 
 class NotServing(PodResourcesError):

@@ -12,7 +12,7 @@ U = TypeVar("U")
 
 
 class Reuse(Generic[T]):
-    """Comparison of a sequence with its successor, for reusing values derived from their elements.
+    """Comparison of an old and a new sequence, to reuse values that were derived from the elements.
 
     One comparison can update several lists of derived values. It is fast if few elements differ:
     common leading and trailing elements are found and copied without a loop in Python.

@@ -1,4 +1,4 @@
-"""A gRPC server that runs on a unix socket, for each API of this package."""
+"""A gRPC server on a unix socket. The servers of both APIs of this package use it."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ class PodResourcesServer:
     number of calls accepted without delay. ``clock`` returns seconds and is used only for the rate
     limit. ``profile`` selects the methods and fields of a kubelet version; by default all are
     served. ``on_error`` is called with each exception of the source, on the thread of the call; by
-    default exceptions are logged. ``max_workers`` is the number of threads. ``answer`` handles
-    accepted calls instead of the service.
+    default exceptions are logged. ``max_workers`` is the number of threads. ``answer`` is called
+    for each accepted call and returns the response; the default is ``Method.answer``.
     """
 
     def __init__(

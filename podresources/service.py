@@ -131,7 +131,7 @@ def _answer(method: Method, request: bytes) -> bytes:
 
 
 class Service:
-    """Handler of requests given as bytes. Thread-safe.
+    """Handler of PodResources requests. Requests and responses are bytes. Thread-safe.
 
     One rate limit applies to all methods and both API versions together. In the kubelet, the limit
     is an interceptor of the gRPC server (``ListenAndServePodResources``,
@@ -232,7 +232,7 @@ class Service:
 
 
 def check_request(path: str, kind: type[Message], request: bytes) -> None:
-    """Raise Rejection if the request is not a message of this type."""
+    """Raise Rejection if ``request`` is not an encoded message of the type ``kind``."""
     # Go decodes a request before the interceptors run, so an invalid request uses up no token.
     if not request:
         return

@@ -11,9 +11,9 @@ import attrs
 class ContainerDevices:
     """Devices of one resource that have the same NUMA nodes.
 
-    ``nodes`` has NUMA node IDs; it is empty without topology or with an empty topology. A source
-    can list several IDs in one value: the server splits them with :meth:`entries`. A client returns
-    the grouping that the server sent.
+    ``nodes`` has NUMA node IDs; it is empty if the devices have no topology, or a topology without
+    nodes. A source can list several device IDs in one value: the server splits them with
+    :meth:`entries`. A client returns the grouping that the server sent.
     """
 
     resource_name: str

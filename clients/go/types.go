@@ -36,7 +36,7 @@ type Allocate struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Allocated: Response to an Allocate call: settings, one for each container response of the plugin.
+// Allocated: Response to an Allocate call: the settings of each container response of the plugin.
 type Allocated struct {
 	Schema     string              `json:"schema"`
 	Containers []ContainerSettings `json:"containers"`
@@ -134,13 +134,13 @@ type ClaimResult struct {
 	Devices []ClaimDevice `json:"devices"`
 }
 
-// ClaimResults: The results of a driver's call, by the UID of the claim.
+// ClaimResults: The results of a call to a DRA driver, by the UID of the claim.
 type ClaimResults struct {
 	Schema string                 `json:"schema"`
 	Claims map[string]ClaimResult `json:"claims"`
 }
 
-// ClaimState: State of a claim: the first thing that is missing before it is prepared.
+// ClaimState: State of a claim. If a pod waits for the claim, it is the first thing that is missing.
 type ClaimState string
 
 // The values of ClaimState.
@@ -255,7 +255,7 @@ const (
 	ContainerKindSidecar ContainerKind = "sidecar"
 )
 
-// ContainerOutcome: A container of an admitted pod: its devices and its settings, if they are valid.
+// ContainerOutcome: A container of an admitted pod: its devices, and its settings or why they are invalid.
 type ContainerOutcome struct {
 	// sorted device IDs by resource
 	Devices map[string][]string `json:"devices"`
@@ -708,7 +708,7 @@ type Problem struct {
 	RPCStatus RpcStatus `json:"rpc_status,omitempty"`
 }
 
-// Resource: A resource that the kubelet knows, with its numbers of devices.
+// Resource: A resource that the kubelet knows, with its device counts.
 type Resource struct {
 	Name string `json:"name"`
 	// number of devices, healthy or not

@@ -397,7 +397,8 @@ class MockKubeletClient:
         return self._api.call(operations.get_resource_claim, namespace, name)
 
     def explain_claims(self, uid: str) -> ClaimsExplanation:
-        """Explain why a pod is Pending or cannot end."""
+        """Explain why a pod is Pending or cannot terminate: what each of its ResourceClaims waits
+        for."""
         return self._api.call(operations.explain_pod_claims, uid)
 
     def pod(self, uid: str) -> PodInfo:
@@ -470,8 +471,13 @@ class MockKubeletClient:
         after: int | None = None,
         timeout: float = 10.0,
     ) -> Event:
-        """Wait up to ``timeout`` seconds for the next event that matches, and return it. Without
-        ``kinds``, an event of any kind matches. Raises WaitTimeout."""
+        """Wait up to ``timeout`` seconds for the next event that meets all criteria, and return it.
+        Without ``kinds``, an event of any kind matches. Raises WaitTimeout.
+
+        By default, the event must come after the start of the wait. With ``since``, it must come
+        after this mark, or after the event with this number. ``after`` is also the number of an
+        event.
+        """
         if since is not None:
             after = since.event if isinstance(since, Mark) else since
         check_seconds(timeout)
@@ -502,8 +508,11 @@ class MockKubeletClient:
         timeout: float = 10.0,
         **criteria: Unpack[CallCriteria],
     ) -> Call:
-        """Wait up to ``timeout`` seconds until the next matching call has ended, and return it.
-        Raises WaitTimeout."""
+        """Wait up to ``timeout`` seconds for the next call that meets all criteria, and return it
+        when it has ended. Raises WaitTimeout.
+
+        By default, the call must end after the start of the wait; with ``since``, after this mark.
+        """
         from devicemanager.events.calls.matching import CallFilter
 
         # CallFilter rejects invalid criteria with the same error as in the kubelet's process.

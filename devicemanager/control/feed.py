@@ -1,11 +1,13 @@
 """Feeds: the events or calls of a kubelet as lines of JSON, for any number of readers.
 
-A feed subscribes once for all readers and encodes each entry once. A wait is woken only by an entry
-that can end it. Streams get their entries in batches, less often if there are many streams. A feed
-runs on the server's event loop, with two exceptions. The callback of the subscription runs on the
-thread that publishes, and only wakes the loop. Large entries are encoded on worker threads. The
-kubelet stores a limited number of entries. A reader that misses entries gets one line with their
-count.
+Each event or call is an entry. The readers are the streams and the waits of the control API. A feed
+subscribes once for all readers and encodes each entry once. A wait is woken only by an entry that
+can end it. A stream sends its entries in batches, with longer pauses if many streams are open.
+
+A feed runs on the server's event loop, with two exceptions. The callback of the subscription runs
+on the thread that publishes, and only wakes the loop. Large entries are encoded on worker threads.
+The kubelet stores a limited number of entries. A reader that misses entries gets one line with
+their count.
 """
 
 from __future__ import annotations
@@ -166,8 +168,8 @@ class Feed(Generic[T]):
     async def lines(
         self, since: int, *, follow: bool, wanted: Callable[[Sequence[T]], Sequence[T]]
     ) -> AsyncGenerator[bytes]:
-        """Yield the entries after number ``since`` that ``wanted`` selects, several lines at a
-        time.
+        """Yield the entries with numbers above ``since`` as lines, several lines at a time.
+        ``wanted`` is called with batches of these entries, and returns those to send.
 
         With ``follow``, continue with new entries until the feed closes. One line with a count
         replaces entries that are no longer stored.

@@ -182,8 +182,11 @@ class HttpServerThread(abc.ABC):
         return self
 
     def stop(self) -> None:
-        """Stop serving: streams end, waits time out, and other responses have two seconds to
-        finish. Idempotent. Raises StopError if the server had failed."""
+        """Stop serving. Streams end. A request that waits gets its timeout error immediately. Other
+        responses have two seconds to finish.
+
+        Idempotent. Raises StopError if the server had already stopped because of an error.
+        """
         server, thread = self._server, self._thread
         # Cleared first, so that a second call does nothing while the first one still waits.
         self._server = self._thread = None

@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class Text(Enum):
-    """Kinds of request bodies that are the user's text, in JSON or YAML."""
+    """Kind of the objects in a request body that is a JSON or YAML text."""
 
     MANIFEST = "a pod's manifest, as JSON or YAML"
     OBJECTS = "objects of devmgmtproto.k8s.io, as JSON or YAML"
@@ -225,12 +225,14 @@ class OperationTable:
         return self._by_name[name]
 
     def get(self, path: str, members: str) -> _Decorator:
-        """Return a decorator for a function that only reads. ``members`` are the names of the
-        Python members that the function implements, separated by spaces."""
+        """Return a decorator that adds a function to the table as ``GET path``. The function only
+        reads. ``members`` has the names, separated by spaces, of the controlled object's methods
+        and properties that the function makes available."""
         return self._adding("GET", path, members)
 
     def delete(self, path: str, members: str, workers: WorkersOf = Workers.ENDING) -> _Decorator:
-        """Return a decorator for a function that removes something."""
+        """Return a decorator that adds a function to the table as ``DELETE path``. The function
+        removes something. ``get`` describes ``members``."""
         return self._adding("DELETE", path, members, workers=workers)
 
     def post(
@@ -240,8 +242,9 @@ class OperationTable:
         status: HTTPStatus = HTTPStatus.OK,
         workers: WorkersOf = Workers.QUICK,
     ) -> _Decorator:
-        """Return a decorator for a function that changes something. ``status`` is the HTTP status
-        of success."""
+        """Return a decorator that adds a function to the table as ``POST path``. The function
+        changes something. ``status`` is the HTTP status of a successful response. ``get``
+        describes ``members``."""
         return self._adding("POST", path, members, status, workers)
 
     def _adding(

@@ -125,7 +125,7 @@ def check_servers(kubelet: MockKubelet) -> None:
 
 @TABLE.get("/v1/resources", "capacity allocatable")
 def list_resources(kubelet: MockKubelet) -> shapes.ResourceList:
-    """List resources with their numbers of devices."""
+    """List resources with their device counts."""
     capacity, allocatable = kubelet.capacity(), kubelet.allocatable()
     return shapes.ResourceList(
         items=[
@@ -234,7 +234,7 @@ def admit_pod(
 ) -> shapes.Admission:
     """Admit a pod. If the kubelet rejects the pod, the response has the reason.
 
-    DRA drivers prepare the ResourceClaims that the manifest contains in addition to the Pod.
+    The manifest can also contain ResourceClaims. DRA drivers prepare them for the pod.
     """
     admission = kubelet.admit(body, start=start, reserve=reserve)
     # Described after the admission, so that the started containers have their states.
@@ -429,7 +429,7 @@ def get_pending_calls(kubelet: MockKubelet) -> shapes.PendingCallList:
 
 @TABLE.post("/v1/direct-calls/allocate", "allocate", workers=Workers.LONG)
 def call_allocate(kubelet: MockKubelet, body: shapes.Allocate) -> shapes.Allocated:
-    """Call Allocate of a plugin for any devices, without a pod."""
+    """Call Allocate of a plugin without a pod. The device IDs need not exist."""
     settings = kubelet.allocate(
         body.resource, body.ids, containers=body.containers, timeout=body.timeout
     )

@@ -115,9 +115,12 @@ class RemoteFaults:
         return self._api.call(operations.list_faults).seed
 
     def set(self, fault: Any, /, **options: Any) -> FaultState:
-        """Set a fault, and return its state. The fault is a kind with options, one line, a mapping
-        or a ``Fault``. Raises FaultError for an invalid fault, and the errors of an action
-        that is executed immediately."""
+        """Set a fault, and return its state. ``fault`` is the name of a kind, and ``options`` are
+        its options. ``fault`` can also be a line of text, a mapping or a ``Fault``.
+
+        Raises FaultError for an invalid fault. If the fault is an action that is executed
+        immediately, the errors of the action are raised, too.
+        """
         # Parsed here, so that an invalid fault raises the same error without a request.
         spec = str(as_fault(fault, options))
         return convert.fault_from(self._api.call(operations.set_fault, spec=spec))
@@ -178,7 +181,8 @@ class RemoteResourceClaims:
         return tuple(self._api.call(operations.list_dra_objects, kind).items)
 
     def load(self, source: ClaimSources, *, namespace: str = "default") -> None:
-        """Create or replace objects of all kinds. Raises ManifestError; then nothing has
+        """Create or replace ResourceClaims, ResourceSlices, DeviceClasses and
+        ResourceClaimTemplates. Raises ManifestError for an invalid object; then nothing has
         changed."""
         from devicemanager.objects.manifests.resource_claims import read_dra_objects
 
@@ -206,7 +210,7 @@ def _json(found: Mapping[str, Any]) -> bytes:
 
 @attrs.frozen
 class RemoteFragment:
-    """A part of an OCI configuration, created on the kubelet's host."""
+    """A part of an OCI configuration, for a container runtime on the kubelet's host."""
 
     config: Mapping[str, Any]
 

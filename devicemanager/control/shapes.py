@@ -108,7 +108,7 @@ class NodeStatus(Struct, kw_only=True, frozen=True, tag_field="schema", tag=sche
 
 
 class Resource(Struct, kw_only=True, frozen=True):
-    """A resource that the kubelet knows, with its numbers of devices."""
+    """A resource that the kubelet knows, with its device counts."""
 
     name: str
     capacity: Annotated[int, Meta(description="number of devices, healthy or not")]
@@ -168,7 +168,7 @@ class PodList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema(
 
 
 class ContainerOutcome(Struct, kw_only=True, frozen=True):
-    """A container of an admitted pod: its devices and its settings, if they are valid."""
+    """A container of an admitted pod: its devices, and its settings or why they are invalid."""
 
     devices: Annotated[DeviceIds, Meta(description="sorted device IDs by resource")]
     claims: Annotated[DeviceIds, Meta(description="devices by resource claim, as pool/device")]
@@ -341,13 +341,13 @@ class PendingCallList(
 class ClaimResults(
     Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("claim-results")
 ):
-    """The results of a driver's call, by the UID of the claim."""
+    """The results of a call to a DRA driver, by the UID of the claim."""
 
     claims: dict[str, ClaimResult]
 
 
 class Allocated(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("allocated")):
-    """Response to an Allocate call: settings, one for each container response of the plugin."""
+    """Response to an Allocate call: the settings of each container response of the plugin."""
 
     containers: list[ContainerSettings]
 

@@ -153,9 +153,10 @@ class Endpoints:
         return self._removed.get(resource)
 
     def forget_lists(self, is_in_use: Callable[[ResourceName], bool]) -> None:
-        """Forget lists of removed resources, oldest first, until they fit in the limit.
+        """Forget device lists of removed resources, oldest first, until few enough remain.
 
-        The limit is ``_MOST_REMOVED``. Lists of resources that are in use are not forgotten.
+        ``_MOST_REMOVED`` limits the number of devices plus the number of lists. Lists of
+        resources that are in use are not forgotten.
         """
         # The kubelet keeps all lists, so plugins with ever new resource names could fill its
         # memory.

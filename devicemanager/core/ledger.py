@@ -317,7 +317,7 @@ class Ledger:
             self._open = [each for each in self._open if each is not draft]
 
     def leak(self, draft: Draft) -> None:
-        """Drop a draft, but keep its devices without a response to Allocate in use (quirk Q4)."""
+        """Drop a draft. Its devices whose Allocate has not returned stay in use (quirk Q4)."""
         leaked = Draft(LEAKED)
         for resource, ids in draft.without_response().items():
             self.reserve(leaked, resource, frozenset(ids))

@@ -1,7 +1,8 @@
 """Types of ``devicemanager.core`` in public signatures, such as that of ``MockKubelet.pod()``.
 
 Import the types from this module for annotations, or to implement a ``HintProvider``. The modules
-that define them can change. No other module imports ``types``, so it does not slow down a start.
+that define them can change. No other module imports ``types``. Python therefore loads it only if
+you import it.
 """
 
 from devicemanager.core.devices import Device

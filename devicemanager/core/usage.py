@@ -110,8 +110,10 @@ class PodUsage:
     def changed(
         self, usage: Usage, running: Iterable[tuple[Container, float]], now: float
     ) -> PodUsage:
-        """Return the usage after a change at ``now``. ``running`` has the running containers with
-        their start times."""
+        """Return the usage of the pod if ``usage`` applies from ``now`` on.
+
+        ``running`` has the pod's running containers with their start times.
+        """
         before = {each.name: self.cpu_seconds(each, at, now) for each, at in running}
         return PodUsage(usage, now, before)
 

@@ -1,4 +1,4 @@
-"""Read the allocation of a ResourceClaim for one driver. Pure."""
+"""Read the allocation of a ResourceClaim for one driver, without side effects."""
 
 from __future__ import annotations
 

@@ -126,7 +126,10 @@ class ResourceApi:
             return
 
     def watch(self, sink: Sink, warn: Callable[[str], None]) -> None:
-        """Send the driver's ResourceSlices of this node to ``sink`` until the client is closed."""
+        """Send the driver's ResourceSlices of this node, and their changes, to ``sink``.
+
+        Return when the client is closed. ``warn`` is called with a line of text for each problem.
+        """
         path = _slices(self.version)
         Reflector(self._client, path, sink, query=self._selector, warn=warn).run()
 

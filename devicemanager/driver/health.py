@@ -69,7 +69,7 @@ class HealthReports:
         self._number = 0
 
     def start(self) -> None:
-        """Start the thread. It ends after ``stopping`` is set."""
+        """Start the thread. It ends after the event ``stopping`` is set."""
         threading.Thread(target=self._run, name="health of devices", daemon=True).start()
 
     def _run(self) -> None:

@@ -52,7 +52,7 @@ class SocketKeeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop serving, and wait for the thread. ``stopping`` must be set."""
+        """Stop serving, and wait for the thread. Set the event ``stopping`` first."""
         self._notifier.notify()
         if self._thread.is_alive():
             self._thread.join()

@@ -76,13 +76,13 @@ class SlicePublisher:
         """Specs as the server stores them, if it has dropped fields of the wanted specs."""
 
     def start(self) -> None:
-        """Start the threads. They end after ``stopping`` is set and ``notify`` is called."""
+        """Start the threads. To end them, set the event ``stopping`` and call ``notify``."""
         self._resources.call_on_change(self.notify)
         for target in (self._run, self._watch):
             threading.Thread(target=target, name=f"slices of {self._driver}", daemon=True).start()
 
     def notify(self) -> None:
-        """Start a comparison of the slices now."""
+        """Compare the wanted slices with those of the API server now, on the publisher's thread."""
         self._changed.notify()
 
     def wait_published(self, timeout: float) -> bool:
@@ -109,11 +109,11 @@ class SlicePublisher:
         """Do nothing. Part of ``Sink``."""
 
     def replace(self, objects: list[Slice]) -> None:
-        """Start a comparison. Part of ``Sink``."""
+        """Call ``notify``. Part of ``Sink``."""
         self.notify()
 
     def apply(self, kind: str, object_: Slice) -> None:
-        """Start a comparison. Part of ``Sink``."""
+        """Call ``notify``. Part of ``Sink``."""
         self.notify()
 
     def _run(self) -> None:

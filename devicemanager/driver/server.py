@@ -133,11 +133,13 @@ class DriverServer:
         self.stop()
 
     def wait_registered(self, timeout: float = 10.0) -> bool:
-        """Wait until the kubelet has registered the driver; return False after ``timeout``."""
+        """Wait until the kubelet has registered the driver. Return False after ``timeout``
+        seconds."""
         return self.sockets.wait_registered(timeout)
 
     def wait_published(self, timeout: float = 10.0) -> bool:
-        """Wait until the newest resources are published; return False after ``timeout``."""
+        """Wait until the newest resources are published. Return False after ``timeout``
+        seconds."""
         return self._slices.wait_published(timeout)
 
     @property

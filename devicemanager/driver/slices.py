@@ -1,4 +1,4 @@
-"""Decide which ResourceSlices of a node to create, replace and delete. Pure.
+"""Decide which ResourceSlices of a node to create, replace and delete, without side effects.
 
 A consumer uses only the newest generation of a pool, and only if all its slices exist
 (``resourceSliceCount``). So if a pool changes, all its slices are written with the next generation.

@@ -35,8 +35,8 @@ def collect_fleet(
     ``kubeconfig`` has the same default as in ``Cluster.connect``.
 
     ``snapshots`` are snapshots of nodes, by the name of their file. Raises FleetError if nodes or
-    pods cannot be read, and for a snapshot of another node; ClusterError if the server cannot be
-    reached.
+    pods cannot be read, and for a snapshot of a node that the cluster does not have. Raises
+    ClusterError if the server cannot be reached.
     """
     api = ApiClient(load(kubeconfig, context))
     try:

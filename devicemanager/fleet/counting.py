@@ -43,7 +43,8 @@ class Usage:
 
     @property
     def lost_to_alignment(self) -> tuple[int, ...]:
-        """Number of further pods that fit only without NUMA alignment, for each of ``SIZES``."""
+        """Number of further pods that fit only without NUMA alignment, for each number of devices
+        per pod in ``SIZES``."""
         return tuple(self.free // size - fit for size, fit in zip(SIZES, self.fits, strict=True))
 
 
@@ -70,9 +71,10 @@ class NodeUsage:
 
 
 def usage(fleet: Fleet, processes: int | None = None) -> Iterable[NodeUsage]:
-    """Count devices and find problems on each node. Results come sorted by node name.
+    """Count devices and find problems on each node. The results are sorted by node name.
 
-    Raises FleetError, and SnapshotError for an invalid snapshot.
+    ``processes`` is the number of parallel processes; None means one per CPU. Raises FleetError for
+    a node whose data cannot be used, and SnapshotError for an invalid snapshot.
     """
     return in_processes(usage_of, fleet.nodes, processes)
 

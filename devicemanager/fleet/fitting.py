@@ -2,8 +2,8 @@
 
 A node must match the pod's node selector and required node affinity, and the pod must tolerate the
 taints of the node. Then copies of the pod are tried, one after another. An in-memory kubelet with
-all pods of the node admits the copy, and its claims are allocated as the scheduler does it. The
-first copy for which one of the two fails ends the count.
+all pods of the node must admit the copy. Then the copy's claims are allocated as by the scheduler.
+The count ends at the first copy that is rejected or whose claims cannot be allocated.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ class Candidate:
 
     @classmethod
     def of(cls, fleet: Fleet, pod: Object, templates: Iterable[Object] = ()) -> Candidate:
-        """Prepare a pod. ``templates`` are ResourceClaimTemplates that the cluster may lack.
+        """Create the candidate for a pod. ``templates`` are ResourceClaimTemplates that the cluster
+        may lack.
 
-        Raises FleetError for an invalid pod, and for a claim that is not from a template.
+        Raises FleetError for an invalid pod, for an unknown template, and for a claim that is not
+        from a template.
         """
         metadata = {"namespace": "default", "uid": "fits", **(pod.get("metadata") or {})}
         pod = {**pod, "metadata": metadata}
@@ -67,7 +69,7 @@ class Candidate:
 
     @cached_property
     def pod(self) -> Pod:
-        """The pod without its claims, which the kubelet of a fleet's node does not prepare."""
+        """The pod without its claims, because the in-memory kubelet cannot prepare claims."""
         pod = parse(self.object)
         strip = partial(attrs.evolve, claims=(), claim_requests=())
         return attrs.evolve(

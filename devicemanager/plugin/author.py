@@ -88,7 +88,10 @@ class Plugin(ABC):
         return threading.Event()
 
     def update(self, devices: Iterable[Device | str]) -> None:
-        """Replace the device list until ``devices`` yields the next list. Thread-safe."""
+        """Replace the device list with ``devices``. Thread-safe.
+
+        This list is valid until the method ``devices`` of the plugin yields the next list.
+        """
         self._device_list.publish(devices)
 
     @cached_property

@@ -59,8 +59,9 @@ class RegistrationMode(Protocol):
     def register(self, server: PluginServer, wait: Callable[[PendingResponse], bool]) -> bool:
         """Try to register once, and return True if the kubelet accepts.
 
-        ``wait`` waits for the kubelet's response. It returns False to give up: then return False.
-        Raises RegistrationFailed if the kubelet is unreachable or rejects the registration.
+        ``wait`` waits for the kubelet's response. If ``wait`` returns False, cancel the attempt and
+        return False. Raises RegistrationFailed if the kubelet is unreachable or rejects the
+        registration.
         """
 
 

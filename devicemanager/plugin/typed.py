@@ -58,7 +58,8 @@ def _pci_id(text: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class FilesystemDevice:
-    """Device that a container uses through a path. By default, this is the path on the host."""
+    """Device that a container uses through a path. By default, the path in the container is the
+    same as the path on the host."""
 
     host_path: str = attrs.field(converter=path_text, validator=absolute_path)
     container_path: str = attrs.field(
@@ -167,10 +168,11 @@ TypedDevice: TypeAlias = FilesystemDevice | NetlinkDevice | PciDevice
 def add_typed_devices(
     response: dp.ContainerAllocateResponse, devices: Iterable[TypedDevice | FlatDevice]
 ) -> None:
-    """Append typed devices to a container's response, and those with a path also to ``devices``.
+    """Append ``devices`` to ``response.typed_devices``, and those with a path also to
+    ``response.devices``.
 
-    Raises ``ValueError``, and appends nothing, if ``devices`` of the response already has the
-    container path with another host path.
+    Raises ``ValueError``, and appends nothing, if ``response.devices`` already has the container
+    path with another host path.
     """
     from protos import deviceplugin_v1beta1 as dp
 

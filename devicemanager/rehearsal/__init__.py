@@ -2,7 +2,7 @@
 
 Theory of operation. A snapshot of a node is rebuilt as an in-memory kubelet: devices, NUMA nodes,
 checkpoint, and pods with their allocations. The steps run on this kubelet, one after another. After
-a start, the result can depend on the order in which plugins register and pods are admitted.
+a kubelet start, the result can depend on the order in which plugins register and pods are admitted.
 Therefore the steps run once for each possible order, or for a sample of the orders. Each run has a
 new kubelet.
 

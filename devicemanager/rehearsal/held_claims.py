@@ -18,7 +18,10 @@ __all__ = ["HeldClaims", "devices_of"]
 
 
 class HeldClaims:
-    """The claims of the state file, as an API server would return them (``ClaimFetcher``)."""
+    """The claims of the DRA manager's state file, in the form that an API server returns.
+
+    Implements ``ClaimFetcher``.
+    """
 
     def __init__(self, claims: Iterable[dra.ClaimState]) -> None:
         self._claims = {(each.namespace, each.name): each for each in claims}

@@ -58,8 +58,8 @@ class HeldPod:
     def missing(self, devices: Mapping[str, Mapping[str, Collection[str]]]) -> set[str]:
         """Return the resources that an app container or a sidecar requests but has no device of.
 
-        ``devices`` are the pod's devices of plugins, by container and resource. Resources that a
-        ResourceClaim provides are not returned.
+        ``devices``: IDs of the devices that the pod has from plugins, by container and resource.
+        Resources that a ResourceClaim provides are not returned.
         """
         return {
             str(name)

@@ -1,4 +1,4 @@
-"""Orders in which plugins register and pods are admitted after a start."""
+"""Orders in which plugins register and pods are admitted after a kubelet start."""
 
 from __future__ import annotations
 

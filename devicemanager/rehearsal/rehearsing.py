@@ -32,11 +32,11 @@ def rehearse(
 ) -> Rehearsal:
     """Return what would happen on the node of a snapshot if ``steps`` were done one after another.
 
-    After a start, plugins register and pods are admitted in some order. If there are at most
-    ``permuted`` plugins and pods together, all orders are tried. With more, ``repeat`` is the
-    number of orders to try, and ``seed`` selects these orders. If no start follows the last change
-    of the configuration, the kubelet restarts directly after this change. Raises RehearsalError for
-    a resource that the node does not have.
+    After a kubelet start, plugins register and pods are admitted in some order. If there are at
+    most ``permuted`` plugins and pods together, all orders are tried. With more, ``repeat`` is the
+    number of orders to try, and ``seed`` selects these orders. If no restart or reboot follows the
+    last change of the configuration, the kubelet restarts directly after this change. Raises
+    RehearsalError for a resource that the node does not have.
     """
     facts = Node(snapshot)
     node = SnapshotNode.of(facts)

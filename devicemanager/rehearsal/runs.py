@@ -69,13 +69,15 @@ class Plan:
 
     @property
     def all_pods(self) -> tuple[HeldPod, ...]:
-        """The pods of the snapshot, then the new pods."""
+        """The pods of the snapshot, then the new pods, which steps admit."""
         return (*self.pods, *self.new)
 
     @property
     def started_again(self) -> tuple[HeldPod, ...]:
-        """The pods that a start admits again: pods of the snapshot, and pods that a step admits
-        before the last start. Empty if there is no start."""
+        """The pods that the kubelet admits again after its last start. Empty if no step starts it.
+
+        These are the pods of the snapshot, and the pods that a step admits before this start.
+        """
         found: tuple[HeldPod, ...] = ()
         admitted = 0
         for step in self.steps:
@@ -85,7 +87,10 @@ class Plan:
         return found
 
     def settings(self, changes: Configure) -> Settings:
-        """Return the settings of the node's kubelet, with changes. Raises KubeletFails."""
+        """Return the settings of the node's kubelet, with ``changes``.
+
+        Raises KubeletFails if a kubelet does not start with these settings.
+        """
         # All runs have the same settings, and creating them takes a third of a run.
         key = repr(changes)
         if key not in self._settings:
@@ -133,7 +138,8 @@ class Plan:
 def run(plan: Plan, order: Order) -> Mapping[str, Outcome]:
     """Run all steps, and return the outcome of each pod by UID.
 
-    If the kubelet panics, all pods are lost. Raises KubeletFails.
+    If the kubelet panics, all pods are lost in the result. Raises KubeletFails if the kubelet exits
+    at start with an error, because of its configuration or a state file.
     """
     node = _RunningNode(plan, order)
     try:
@@ -145,7 +151,7 @@ def run(plan: Plan, order: Order) -> Mapping[str, Outcome]:
 
 
 def all_lost(plan: Plan, reason: str, message: str) -> Mapping[str, Outcome]:
-    """Return the outcomes by pod if the kubelet does not run: all pods are lost."""
+    """Return the outcomes for a kubelet that does not run: every pod is lost. Keys are pod UIDs."""
     lost = Outcome(Fate.REJECTED, reason, message)
     return {held.pod.uid: lost for held in plan.all_pods}
 

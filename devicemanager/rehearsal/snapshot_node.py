@@ -8,7 +8,7 @@ A snapshot can be incomplete, so these rules select the source of each fact:
 * CPUs and memory: the kubelet's state files, if its policies allocate CPUs and memory exclusively
   (``static`` and ``Static``).
 
-Notes name what is missing.
+``SnapshotNode.notes`` lists what is missing in the snapshot.
 """
 
 from __future__ import annotations

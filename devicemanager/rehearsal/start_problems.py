@@ -1,4 +1,4 @@
-"""Files of a node with which the kubelet does not start."""
+"""Find files of a node that prevent the kubelet's start, or a checkpoint that it cannot load."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class KubeletFails(Exception):
 
 
 def check_start(node: Node, behaviour: Behaviour) -> None:
-    """Raise KubeletFails if the kubelet does not start with a state file of the node."""
+    """Raise KubeletFails if a state file of the node prevents the kubelet's start."""
     for finding in (*cpus(node), *memory(node)):
         text = finding.message.removeprefix(NO_START)
         raise KubeletFails(text, "; ".join(ADVICE[finding.kind].steps), read_basis)

@@ -55,7 +55,7 @@ def does_not_start(error: KubeletFails, version: KubeletVersion) -> Statement:
 
 
 def statements(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> list[Statement]:
-    """Return the statements that the runs support, most severe first."""
+    """Return the statements that follow from the outcomes of the runs, most severe first."""
     return [*_of_plugins(plan, ran, version), *_of_claims(plan, ran, version)]
 
 

@@ -34,7 +34,7 @@ class Reboot:
 
 @attrs.frozen
 class Configure:
-    """Change the kubelet's version or configuration. It applies from the next start.
+    """Change the kubelet's version or configuration. It applies from the next kubelet start.
 
     None and an empty mapping mean no change.
     """
@@ -59,7 +59,7 @@ class Configure:
 
 @attrs.frozen
 class WithoutPlugin:
-    """The plugin of a resource stops, and does not come back after a start."""
+    """The plugin of a resource stops. It does not register again after a kubelet start."""
 
     resource: str
 
@@ -93,8 +93,8 @@ Step: TypeAlias = Restart | Reboot | Configure | WithoutPlugin | SetDevices | Ad
 
 
 def with_starts(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps. If no start follows the last change of the configuration, add a restart
-    directly after this change."""
+    """Return the steps. If no restart or reboot follows the last ``Configure``, add a ``Restart``
+    directly after this ``Configure``."""
     starts = [number for number, step in enumerate(steps) if isinstance(step, Restart | Reboot)]
     changes = [number for number, step in enumerate(steps) if isinstance(step, Configure)]
     if changes and (not starts or starts[-1] < changes[-1]):

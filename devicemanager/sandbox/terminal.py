@@ -51,7 +51,7 @@ def take() -> None:
 
 
 def add_to(config: dict[str, Any]) -> None:
-    """Let a container runtime create a terminal for the command."""
+    """Change the OCI configuration ``config`` so that the runtime creates a terminal."""
     config["process"]["terminal"] = True
     config["mounts"].append(
         {

@@ -164,8 +164,10 @@ class Node:
         return tuple(each for each in sockets if each.name != KUBELET_SOCKET)
 
     def kubelet_socket(self, directory: str) -> SocketSeen | None:
-        """Return the kubelet's socket in the directory of this name; None if there is no such
-        socket."""
+        """Return the kubelet's socket in a directory; None if the snapshot does not have it.
+
+        ``directory`` is the last part of the directory's path, such as ``device-plugins``.
+        """
         end = f"/{directory}/{KUBELET_SOCKET}"
         sockets = self.snapshot.sockets or ()
         return next((each for each in sockets if each.path.endswith(end)), None)

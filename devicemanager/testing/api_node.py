@@ -84,7 +84,11 @@ class ApiNode:
         self.stop()
 
     def settings(self, kubeconfig: Path, settings: Settings | None = None) -> Settings:
-        """Write the kubeconfig of the server, and return the settings of a kubelet on this node."""
+        """Return settings for the kubelet of this node: ``settings`` (None: the defaults) with the
+        node's name and the kubeconfig.
+
+        The kubeconfig of the API server is written to the path ``kubeconfig``.
+        """
         path = self.server.kubeconfig(kubeconfig)
         return attrs.evolve(settings or Settings(), kubeconfig=path, node_name=self._node)
 

@@ -1,8 +1,11 @@
-"""Objects of DRA for tests, with the names of the builder in Kubernetes' end-to-end tests.
+"""Create DRA objects for tests.
 
-The functions return objects of the API as JSON values, at ``v1`` and ``resource.k8s.io/v1``.
+The names of the functions and objects follow the builder in Kubernetes' end-to-end tests
+(``test/e2e/dra/utils/builder.go``, v1.36).
+
+The functions return API objects of the versions ``v1`` and ``resource.k8s.io/v1`` as JSON values.
 ``MockKubelet.resource_claims.load``, ``MockKubelet.admit``, the API server of this distribution and
-the package ``kubernetes`` take them. The names follow ``test/e2e/dra/utils/builder.go`` (v1.36).
+the package ``kubernetes`` accept these objects.
 """
 
 from __future__ import annotations

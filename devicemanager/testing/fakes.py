@@ -46,25 +46,25 @@ Preference = Callable[[Ids, Ids, int], Ids]
 
 
 def first(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Prefer the IDs that must be included, then the first available IDs in sorted order."""
+    """Return ``size`` IDs: ``must_include``, then the first available IDs in sorted order."""
     rest = sorted(set(available) - set(must_include))
     return (*sorted(must_include), *rest)[: max(size, len(must_include))]
 
 
 def last(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Prefer the IDs that must be included, then the last available IDs in sorted order."""
+    """Return ``size`` IDs: ``must_include``, then the last available IDs in sorted order."""
     rest = sorted(set(available) - set(must_include), reverse=True)
     return (*sorted(must_include), *rest)[: max(size, len(must_include))]
 
 
 def one_short(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Prefer the same IDs as ``first``, without the last ID if it need not be included."""
+    """Return the IDs that ``first`` returns, without the last ID if that need not be included."""
     chosen = first(available, must_include, size)
     return chosen[:-1] if len(chosen) > len(must_include) else chosen
 
 
 def garbage(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Prefer two device IDs that do not exist."""
+    """Return two device IDs that do not exist."""
     return (DeviceId("no-such-device"), DeviceId("another"))
 
 
@@ -124,7 +124,10 @@ class FakePlugin:
     # -- actions of a plugin ---------------------------------------------------------
 
     def register(self, handler: ClientHandler, name: str = "plugin.sock") -> EndpointId:
-        """Register with ``manager.plugins`` under a socket name, without sending a device list."""
+        """Register with ``handler``, usually ``manager.plugins``. Return the endpoint's ID.
+
+        ``name`` is the socket name of the plugin. This method does not send a device list.
+        """
         # Like a real plugin, report an optional call as available only if it is implemented.
         options = PluginOptions(self.pre_start_required, self.preference is not None)
         endpoint = handler.connect(self.resource, name, options, self)

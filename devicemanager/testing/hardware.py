@@ -156,7 +156,7 @@ class FakeSysfs:
 
 
 class FakeDev:
-    """Fake ``/dev`` without root: each device node is a link to ``/dev/null``.
+    """Fake ``/dev`` that needs no root: each device node is a link to ``/dev/null``.
 
     ``directory`` replaces ``/dev``.
     """

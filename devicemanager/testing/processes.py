@@ -239,7 +239,7 @@ class PluginProcess:
     # -- paths -----------------------------------------------------------------------
 
     def seen_path(self, path: str) -> Path:
-        """Return the path at which this process finds the file that the running command sees at
+        """Return the path under which the caller can open the file that the running command sees at
         ``path``. Links are resolved.
 
         Raises ProcessEnded if the command does not run, and OSError for a loop of links.
@@ -248,7 +248,8 @@ class PluginProcess:
         return resolved(Path(f"/proc/{self.pid}/root"), Path(path))
 
     def machine_path(self, path: str) -> Path:
-        """Return the path at which this process finds the file that the command sees at ``path``.
+        """Return the path under which the caller can open the file that the command sees at
+        ``path``.
 
         Works after the command has exited, too. Links are not resolved.
 

@@ -201,7 +201,7 @@ def mock_kubelet(make_mock_kubelet: MockKubeletFactory) -> MockKubelet:
 def simulated_plugin(mock_kubelet: MockKubelet) -> Iterator[SimulatedPluginFactory]:
     """Factory of plugins with virtual devices, such as ``simulated_plugin("vendor.com/gpu", 8)``.
 
-    The plugins register with ``mock_kubelet``, or with another kubelet.
+    The plugins register with ``mock_kubelet``, or with the kubelet in the argument ``kubelet``.
     """
     from devicemanager.testing.factories import SimulatedPluginFactory
 
@@ -213,7 +213,7 @@ def simulated_plugin(mock_kubelet: MockKubelet) -> Iterator[SimulatedPluginFacto
 def simulated_driver(mock_kubelet: MockKubelet) -> Iterator[SimulatedDriverFactory]:
     """Factory of DRA drivers with virtual devices, such as ``simulated_driver("gpu.example.com")``.
 
-    The drivers register with ``mock_kubelet``, or with another kubelet.
+    The drivers register with ``mock_kubelet``, or with the kubelet in the argument ``kubelet``.
     """
     from devicemanager.testing.drivers import SimulatedDriverFactory
 

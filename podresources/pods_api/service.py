@@ -50,7 +50,7 @@ class PodsSource(Protocol):
         called."""
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Send no more events to this queue. Idempotent."""
+        """Send no more events to ``watcher``. Idempotent."""
 
 
 Intercept = Callable[[str], object]
@@ -58,7 +58,7 @@ Intercept = Callable[[str], object]
 
 
 class PodsService:
-    """Handler of requests given as bytes. Thread-safe.
+    """Handler of Pods API requests. Requests and responses are bytes. Thread-safe.
 
     Methods raise :class:`Rejection`, but no other exception.
     """
@@ -102,7 +102,7 @@ class PodsService:
         self, request: bytes, watcher: Watcher, is_cancelled: Callable[[], bool]
     ) -> Iterator[bytes]:
         """Yield the serialized events of WatchPods until ``watcher`` is closed. After that, the
-        caller must call ``unwatch``.
+        caller must call ``unwatch`` of the source.
 
         ``is_cancelled`` returns true if the client has ended the watch.
         """

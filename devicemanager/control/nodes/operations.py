@@ -80,7 +80,8 @@ def leave(
 
 @TABLE.post("/v1/scale", "", workers=Workers.LONG)
 def scale_kind(cluster: ControlledCluster, body: shapes.Scale) -> None:
-    """Change the number of nodes of a kind. Nodes with the highest numbers leave first."""
+    """Set the number of nodes of a kind. If it decreases, the nodes with the highest indexes
+    leave."""
     cluster.scale(body.kind, body.count)
 
 
@@ -153,13 +154,15 @@ def zero_capacity(node: NodeControl, body: shapes.ZeroCapacity) -> None:
 
 @_on_node(_NODE + "/fail-prepare", "fail_prepare")
 def fail_prepare(node: NodeControl, body: shapes.FailPrepare) -> None:
-    """Make the next preparations of claims by a DRA driver fail; their pods stay Pending."""
+    """Make the next NodePrepareResources calls to a DRA driver fail. The pods of the claims stay
+    Pending."""
     node.fail_prepare(body.driver, body.times)
 
 
 @_on_node(_NODE + "/fail-unprepare", "fail_unprepare")
 def fail_unprepare(node: NodeControl, body: shapes.FailUnprepare) -> None:
-    """Make a DRA driver fail to unprepare claims; their pods stay Terminating."""
+    """Make NodeUnprepareResources calls to a DRA driver fail. The pods of the claims stay
+    Terminating."""
     node.fail_unprepare(body.driver, body.fails)
 
 

@@ -57,7 +57,7 @@ _Driver = Annotated[
 
 
 class FailPrepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Request to make the next NodePrepareResources calls of a DRA driver fail."""
+    """Request to make the next NodePrepareResources calls to a DRA driver fail."""
 
     driver: _Driver
     times: Annotated[
@@ -69,7 +69,7 @@ class FailPrepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
 
 
 class FailUnprepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Request to make every NodeUnprepareResources call of a DRA driver fail."""
+    """Request to make every NodeUnprepareResources call to a DRA driver fail."""
 
     driver: _Driver
     fails: Annotated[bool, Meta(description="false: calls succeed again")] = True
@@ -85,7 +85,7 @@ class DelayPrepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
 
 
 class NotReady(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The message of a node that is not ready."""
+    """Request to make a node not ready, or ready again."""
 
     message: Annotated[
         str,
@@ -97,7 +97,7 @@ class NotReady(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Pressures(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The pressure conditions of a node that are true."""
+    """Request to set some pressure conditions of a node to true, and all others to false."""
 
     conditions: Annotated[
         list[Pressure], Meta(description="the conditions that are true; all others are false")
@@ -137,7 +137,7 @@ class Exit(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class ResourceCounts(Struct, kw_only=True, frozen=True):
-    """The numbers of devices of one resource."""
+    """The device counts of one resource."""
 
     capacity: int
     allocatable: Annotated[int, Meta(description="healthy devices, allocated or not")]

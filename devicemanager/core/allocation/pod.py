@@ -84,7 +84,8 @@ class DeviceHintProvider:
     def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
         """Return the IDs in ``nodes`` that the machine lacks.
 
-        With ``grows``, first add the nodes to the topology; return only nodes that cannot be added.
+        If the field ``grows`` is True, first add these nodes to the topology. The result then has
+        only the nodes that cannot be added.
         """
         missing = self.policy.missing_nodes(nodes)
         if missing and self.grows:
@@ -193,8 +194,8 @@ def _limits(container: Container) -> Mapping[ResourceName, int]:
 
 
 def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
-    """Allocate devices to all containers of a pod, in ``allocation.draft``, and add the pod's
-    requests to those of the node.
+    """Allocate devices to all containers of a pod, and store them in ``allocation.draft``. Then
+    add the pod's requests to the sum of all requests on the node.
 
     Raises ``Rejected`` with the explanation; then nothing has changed.
     """

@@ -89,7 +89,10 @@ class ClaimCache:
         return uid in self._of_pods
 
     def count_skipped(self, claim: ClaimInfo, rpc: str) -> None:
-        """Count in ``skipped`` the drivers of the claim that do not need the call ``rpc``."""
+        """Count a skipped call of ``rpc`` for each driver of the claim that does not need the call.
+
+        The counters are in the attribute ``skipped``.
+        """
         self.skipped.update(
             (rpc, name) for name, each in claim.drivers.items() if each.skipped(rpc)
         )
@@ -97,7 +100,7 @@ class ClaimCache:
     # Claims that a generator is preparing now, with the generator's token.
 
     def is_preparing(self, key: ClaimKey) -> bool:
-        """True while a pod prepares the claim; always False with quirk Q37."""
+        """True while a generator prepares the claim for a pod; always False with quirk Q37."""
         return key in self._preparing
 
     def begin_preparing(self, keys: Iterable[ClaimKey], token: object) -> None:
@@ -110,10 +113,10 @@ class ClaimCache:
 
 
 def with_pod(claim: ClaimInfo, uid: str) -> ClaimInfo:
-    """Return the claim with a reference to the pod."""
+    """Return the claim with ``uid`` added to its pods. ``claim`` itself does not change."""
     return claim if uid in claim.pods else attrs.evolve(claim, pods=claim.pods | {uid})
 
 
 def without_pod(claim: ClaimInfo, uid: str) -> ClaimInfo:
-    """Return the claim without a reference to the pod."""
+    """Return the claim with ``uid`` removed from its pods. ``claim`` itself does not change."""
     return attrs.evolve(claim, pods=claim.pods - {uid})

@@ -1,6 +1,7 @@
 """Descriptions of a node's ResourceClaims for users.
 
-In:  the claims that the kubelet can read without a request, the claims of its pods, its cache.
+In:  the ResourceClaims that the kubelet can read without a request to the API server, the claims in
+     the specs of the node's pods, and the claims in the DRA manager's cache.
 Out: for each claim its pods, its devices, and the first thing that it waits for.
 """
 
@@ -43,7 +44,7 @@ class Node:
     """
 
     claims: Mapping[ClaimKey, ResourceClaim]
-    """The claims that the kubelet can read without a request, by key."""
+    """The claims that the kubelet can read without a request to the API server, by key."""
     pods: Sequence[PodClaims]
     attempts: Mapping[str, Attempt]
     """The last attempt to prepare or unprepare claims, by the UID of each pod in ``pods``."""

@@ -72,7 +72,9 @@ class ClaimDeviceHealth:
 def container_cdi(
     pod: PodClaims, container: str, cache: ClaimCache, rules: DraRules
 ) -> tuple[str, ...]:
-    """Return the CDI devices that a container gets, in order and with repeats (``GetResources``).
+    """Return the CDI devices that a container gets, in the kubelet's order (``GetResources``).
+
+    A CDI device can occur more than once.
 
     The claims need not be prepared. Raises DraError for a claim that is not in the cache, and for a
     claim of the pod that does not exist yet.

@@ -141,8 +141,8 @@ class Drivers:
         return min(self._wipe_at.values(), default=None)
 
     def due_wipes(self, now: float) -> list[DriverName]:
-        """Return the drivers whose ResourceSlices must be deleted now. Each driver is returned only
-        once."""
+        """Return the drivers whose ResourceSlices must be deleted now, and remove these deletions
+        from the plan."""
         due = sorted(name for name, at in self._wipe_at.items() if at <= now)
         for name in due:
             del self._wipe_at[name]
@@ -196,7 +196,9 @@ class Drivers:
 
 
 def wipe_selector(node: str, driver: DriverName | None = None) -> str:
-    """Return the field selector of the ResourceSlices to delete: of one driver, or of the node.
+    """Return the field selector for ResourceSlices that the kubelet deletes on a node.
+
+    It selects the slices of ``driver``; if ``driver`` is None, it selects all slices of the node.
 
     At each start, the kubelet deletes all ResourceSlices of its node.
     """

@@ -80,7 +80,8 @@ class WriteState:
 
 @attrs.frozen
 class AwaitClaims:
-    """Request to wait until no other pod prepares these claims. Never yielded with quirk Q37."""
+    """Request to wait until no other generator prepares these claims. Never yielded with quirk
+    Q37."""
 
     claims: tuple[ClaimKey, ...]
 

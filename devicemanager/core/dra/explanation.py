@@ -181,8 +181,10 @@ _NOT_CALLED = (
 
 
 def not_prepared(attempt: Attempt, text: str) -> tuple[ClaimState, str]:
-    """Return the state of a claim that no driver has prepared, and a line that explains it: the
-    error of the last attempt, or ``text``.
+    """Return the state of a claim that no driver has prepared, and a line that explains it.
+
+    The line has the error of the last attempt to prepare claims. If that attempt did not fail, the
+    line is ``text``.
 
     The kubelet prepares all claims of a pod together, so a failure concerns all of them. A driver
     can have prepared a claim nevertheless, if its response was lost.

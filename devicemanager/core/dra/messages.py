@@ -155,7 +155,7 @@ WORDINGS: Mapping[DraWording, Wording] = {
 def start_error(part: str, error: str, wording: Wording) -> str:
     """Return the error of a kubelet that does not start.
 
-    ``part`` is the part of the state file that is invalid: ``file`` or ``data``
-    (``checkpoint.dra.kubelet_error``).
+    ``part`` is the invalid part of the state file: ``data`` for the text of the claims in the file,
+    ``file`` for all else (``checkpoint.dra.kubelet_error``).
     """
     return (wording.entries if part == "data" else wording.read).format(error=error)

@@ -75,7 +75,7 @@ class _Valid:
 
 
 def prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:
-    """Prepare all claims of the pod. Yield the necessary effects.
+    """Prepare all claims of the pod. The caller must carry out each yielded effect (``effects``).
 
     Raises DraError if a claim cannot be prepared. The kubelet then retries the pod later, except
     after PermanentDraError.
@@ -139,8 +139,10 @@ def _prepare_as(
 
 
 def write_state(cache: ClaimCache, wording: str) -> Steps:
-    """Write the state file. Raises DraError with ``wording``, which has the placeholder
-    ``error``."""
+    """Yield the request to write the state file. If the write fails, raise DraError.
+
+    ``wording`` is the message of the error, with the placeholder ``error``.
+    """
     try:
         yield WriteState(cache.snapshot())
     except StateWriteError as error:

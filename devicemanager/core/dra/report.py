@@ -28,7 +28,7 @@ __all__ = [
 
 
 class ClaimState(StrEnum):
-    """State of a claim: the first thing that is missing before it is prepared."""
+    """State of a claim. If a pod waits for the claim, it is the first thing that is missing."""
 
     PREPARED = "prepared"
     """The drivers have prepared the claim. A restart of the kubelet does not change this state for

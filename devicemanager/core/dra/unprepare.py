@@ -33,7 +33,8 @@ _UNPREPARE = Operation.UNPREPARE.value
 
 
 def unprepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:
-    """Unprepare all claims of the pod. Yield the necessary effects.
+    """Unprepare all claims of the pod. The caller must carry out each yielded effect
+    (``effects``).
 
     Raises DraError if a claim cannot be unprepared. The pod then cannot terminate, and the kubelet
     retries later.

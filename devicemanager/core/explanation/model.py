@@ -218,7 +218,10 @@ class StepExplanation:
 
 @attrs.frozen
 class Holder:
-    """A container of another pod, with its devices of a resource that the pod requested."""
+    """A container with devices of one resource that the explained pod requested.
+
+    The container belongs to another pod.
+    """
 
     pod: PodUid
     name: str
@@ -252,7 +255,8 @@ class AdmissionExplanation:
 
     @property
     def holders(self) -> tuple[Holder, ...]:
-        """The containers of other pods that used requested devices, sorted by pod name."""
+        """Containers of other pods that used devices of the requested resources during the
+        admission, sorted by pod name."""
         in_use = self._in_use()
         names = {pod: self.name_of(pod) for pod in self.allocated if pod != self.pod.uid}
         return tuple(

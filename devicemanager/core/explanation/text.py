@@ -55,7 +55,7 @@ def steps(explanation: AdmissionExplanation) -> Iterator[str]:
 
 
 def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
-    """Render the containers of other pods that use requested devices, as lines.
+    """Render, as lines, the containers of other pods that used devices of requested resources.
 
     A blank line and a heading come first; without such containers there are no lines.
     """
@@ -83,7 +83,8 @@ def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyNa
 def sentence(merge: MergeExplanation, resources: Iterable[ResourceExplanation] = ()) -> str:
     """Return the policy's decision and its reason in one sentence.
 
-    With ``resources``, the sentence has device counts for resources that fit nowhere.
+    With ``resources``, the sentence has the number of free devices of each resource that has too
+    few of them.
     """
     if merge.policy is PolicyName.NONE:
         return "none: no alignment"

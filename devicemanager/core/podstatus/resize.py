@@ -51,7 +51,7 @@ class Resize:
     in_progress: ResizeInProgress | None = None
 
     def conditions(self) -> Iterator[Condition]:
-        """Yield the conditions of the pod's status."""
+        """Yield the conditions that report these resizes in the pod's status."""
         if (pending := self.pending) is not None:
             yield Condition(
                 ResizeCondition.PENDING,
@@ -100,7 +100,7 @@ def _amounts(old: Amounts, new: Amounts) -> Amounts:
 
 
 def changed_resources(old: Container, new: Container) -> frozenset[str]:
-    """Return which of CPU and memory have another request or limit in ``new`` than in ``old``."""
+    """Return which of ``cpu`` and ``memory`` have a different request or limit in ``new``."""
     return frozenset(
         name
         for name in RESIZABLE

@@ -111,7 +111,11 @@ def pod_status(
     gates: Gates | None = None,
 ) -> PodStatus:
     """Return the status of an admitted pod (``generateAPIPodStatus``,
-    pkg/kubelet/kubelet_pods.go, v1.32)."""
+    pkg/kubelet/kubelet_pods.go, v1.32).
+
+    ``resources`` is ``allocatedResourcesStatus`` by container. ``gates`` has the conditions of the
+    pod's readiness gates.
+    """
     pod = facts.pod
     statuses = {each.name: status_of(each.name) for each, _ in pod.all_containers()}
     conditions = pod_conditions(

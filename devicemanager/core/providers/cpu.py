@@ -103,7 +103,7 @@ class CpuProvider:
         return {CPU: layout_hints(self._layout(), self.free_cpus, reusable, request)}
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
-        """Return the provider after allocating exclusive CPUs to a container
+        """Return a provider in which the container's exclusive CPUs are allocated
         (``staticPolicy.Allocate``, cpumanager/policy_static.go, v1.32)."""
         request = exclusive_cpus(pod, container)
         assigned = self._assigned.get(pod.uid, {})
@@ -120,7 +120,7 @@ class CpuProvider:
         )
 
     def release(self, pod_uid: PodUid) -> Self:
-        """Return the provider after freeing the exclusive CPUs of a pod."""
+        """Return a provider in which the pod has no exclusive CPUs."""
         if pod_uid not in self._assigned:
             return self
         return attrs.evolve(

@@ -44,7 +44,8 @@ Wanted: TypeAlias = Mapping[str, int]
 
 @attrs.frozen
 class PodMemory:
-    """Memory of one pod: the reported blocks, and the bytes charged to each NUMA node."""
+    """Memory of one pod: the blocks that PodResources reports, and the bytes charged to each NUMA
+    node."""
 
     # Blocks and charges differ: a block on two nodes is reported with both, but its bytes are
     # charged to the first node until that is full.
@@ -63,7 +64,7 @@ class MemoryProvider:
     """Hint provider for memory and hugepages; it records the amounts allocated to each container.
 
     ``capacity`` maps a memory type and a NUMA node ID to bytes. Types are ``memory`` and
-    ``hugepages-<size>``. Only Guaranteed pods are allocated memory.
+    ``hugepages-<size>``. Memory is allocated only to Guaranteed pods.
     """
 
     topology: NumaTopology
@@ -104,8 +105,8 @@ class MemoryProvider:
         return self._hints_where_free(pod.uid, wanted)
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
-        """Return the provider after allocating memory to a container (``staticPolicy.Allocate``,
-        memorymanager/policy_static.go, v1.32)."""
+        """Return a provider in which the container's memory is allocated
+        (``staticPolicy.Allocate``, memorymanager/policy_static.go, v1.32)."""
         wanted = self._wanted(pod, container)
         before = self._pods.get(pod.uid, NOTHING)
         if not wanted or container.name in before.blocks:
@@ -118,7 +119,7 @@ class MemoryProvider:
         return attrs.evolve(self, pods={**self._pods, pod.uid: after}, free=free)
 
     def release(self, pod_uid: PodUid) -> Self:
-        """Return the provider after freeing the memory of a pod."""
+        """Return a provider in which no memory is allocated to the pod."""
         if pod_uid not in self._pods:
             return self
         return attrs.evolve(

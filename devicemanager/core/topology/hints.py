@@ -177,10 +177,10 @@ def resource_hints(
 
     ``available``, ``reusable`` and ``allocated`` are sets of devices. ``allocated`` devices are
     already allocated to the container or pod. If there are any, the hints are computed from these
-    devices only, and there is no hint if their number differs from the request. ``allocated_count``
-    is the number of allocated devices if some of these devices are no longer listed, and therefore
-    not in ``allocated``. With ``aligns``, the result is never None, even if no device has a NUMA
-    node. Follows ``GetTopologyHints`` and ``GetPodTopologyHints``
+    devices only, and the result is empty if their number differs from the request.
+    ``allocated_count`` is the number of allocated devices if some of these devices are no longer
+    listed, and therefore not in ``allocated``. With ``aligns``, the result is never None, even if
+    no device has a NUMA node. Follows ``GetTopologyHints`` and ``GetPodTopologyHints``
     (devicemanager/topology_hints.go, v1.32).
     """
     if not (layout.has_topology or aligns):

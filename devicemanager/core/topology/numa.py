@@ -78,7 +78,7 @@ class NumaTopology:
     @classmethod
     def equidistant(cls, nodes: Iterable[int]) -> NumaTopology:
         """Create a topology of the given nodes, with distance 10 to the same node and 20 to any
-        other node. ``has_distances`` is true."""
+        other node. The distances count as known (``has_distances``)."""
         ordered = tuple(sorted(nodes))
         _check_nodes(ordered)
         return cls(ordered, _default_distances(ordered))

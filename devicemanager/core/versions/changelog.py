@@ -44,7 +44,7 @@ def basis(version: KubeletVersion) -> str:
 
 
 def read_basis(version: KubeletVersion) -> str:
-    """Return the text of ``basis`` for a behaviour that was not compared with a real kubelet."""
+    """Return a text that says that a behaviour of this version is known only from source code."""
     return f"{version}, based only on its source code"
 
 

@@ -45,7 +45,7 @@ class DriverRecorder:
 
     ``file`` is a path that must not exist, or an open text file. ``registrar_dir`` is the
     kubelet's directory ``plugins_registry``. Only ``drivers`` are recorded (default: all).
-    ``report`` is called with a line of text for each change.
+    ``report`` is called with a line of text when a driver registers or stops, and for each error.
 
     Kubelet and drivers can restart at any time. The constructor raises RecordingError for a
     missing directory.

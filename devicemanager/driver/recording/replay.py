@@ -103,7 +103,8 @@ class ReplayDriver:
         self.stop()
 
     def wait_registered(self, timeout: float = 10.0) -> bool:
-        """Wait until the kubelet has registered the driver; return False after ``timeout``."""
+        """Wait until the kubelet has registered the driver. Return False after ``timeout``
+        seconds."""
         return self.sockets.wait_registered(timeout)
 
     @property

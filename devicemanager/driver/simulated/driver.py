@@ -2,8 +2,8 @@
 
 NodePrepareResources gets the claim from the argument ``kubelet`` or ``claims`` of the driver. It
 writes a CDI file with one device for each allocated device, and responds with the devices. It is
-idempotent: a repeated call returns the same response and writes a missing CDI file again. Without
-both arguments, a claim gets the next free device.
+idempotent: a repeated call returns the same response and writes a missing CDI file again. If
+neither argument is given, a claim gets the next free device.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class _Device:
 class SimulatedDriver:
     """Driver with virtual devices ``<prefix>-0``, ``<prefix>-1`` and so on. Thread-safe.
 
-    ``start`` serves in the background; ``stop`` stops. A context manager: entering it starts,
-    leaving it stops. A stopped driver can be started again and remembers prepared claims.
+    ``start`` serves in the background until ``stop``. A ``with`` block calls both. A stopped driver
+    can be started again and remembers prepared claims.
 
     ``prefix`` is the first part of the driver's name: the devices of ``gpu.example.com`` are
     ``gpu-0``, ``gpu-1`` and so on. ``pool`` is the name of their pool.
@@ -171,7 +171,8 @@ class SimulatedDriver:
         self.stop()
 
     def wait_registered(self, timeout: float = 10.0) -> bool:
-        """Wait until the kubelet has registered the driver; return False after ``timeout``."""
+        """Wait until the kubelet has registered the driver. Return False after ``timeout``
+        seconds."""
         return self.sockets.wait_registered(timeout)
 
     # -- state -----------------------------------------------------------------------

@@ -77,7 +77,7 @@ class Call:
 
     @property
     def response(self) -> dict[str, Any] | None:
-        """The response as data, in the form of ``request``; None if there was no
+        """The response as a dict, in the same form as ``request``; None if the call had no
         response."""
         from devicemanager.events.calls.rendering import response_data
 

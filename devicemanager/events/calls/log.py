@@ -1,10 +1,10 @@
 """The log of all calls between a kubelet and its plugins.
 
 Theory of operation. Every connection to a plugin, and the Registration service, has a
-``CallRecorder``, which creates a ``CallInProgress`` for each RPC. When the RPC ends, its caller
-calls ``answered`` or ``failed``, and an immutable ``Call`` is appended to the log. Call numbers
-therefore follow the order in which calls end. A ListAndWatch stream adds one ``Call`` for each list
-and one for its end.
+``CallRecorder``, which creates a ``CallInProgress`` for each RPC. When the RPC ends, the
+code that handles it calls ``answered`` or ``failed`` on this object. Then an immutable ``Call`` is
+appended to the log. Call numbers therefore follow the order in which calls end. A ListAndWatch
+stream adds one ``Call`` for each list and one for its end.
 
 Three decisions make recording fast and limit its memory:
 
@@ -13,8 +13,8 @@ Three decisions make recording fast and limit its memory:
 * Calls made for pods are stored apart from all others. A plugin that floods the kubelet with
   lists or registrations cannot push an Allocate call out of the log.
 
-One lock guards the log. Callbacks of subscribers run without it, on the thread that made the
-call.
+One lock guards the log. Callbacks of subscribers run without it, on the thread that recorded
+the end of the call.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class CallLog(CallQueries):
             return tuple(self._in_progress.values())
 
     def unanswered(self) -> list[str]:
-        """Return one line for people for each call without a response, except open streams."""
+        """Return one line of text for each call without a response, except open streams."""
         now = time.monotonic()
         return [
             f"{call.rpc} {call.resource or call.plugin}, since {now - call.started:.3f} s"
@@ -205,10 +205,10 @@ class CallLog(CallQueries):
         return self.later(since.call if isinstance(since, Mark) else since)
 
     def subscribe(self, callback: Callback) -> Callable[[], None]:
-        """Call ``callback`` with every later call when it ends, on the thread that made the
-        call.
+        """Call ``callback`` with each call that ends from now on.
 
-        The callback must not block. Returns a function that ends the subscription.
+        The callback must not block. It runs on the thread that records the end of the call. Returns
+        a function that ends the subscription.
         """
         with self._lock:
             self._subscribers = (*self._subscribers, callback)
@@ -228,9 +228,10 @@ class CallLog(CallQueries):
 
 @attrs.define(eq=False)
 class CallInProgress:
-    """A call that has begun; its caller ends it with ``answered`` or ``failed``.
+    """Record of a call in progress.
 
-    For a stream, the caller first reports each message with ``received_message``.
+    The code that called ``CallRecorder.begin`` ends it with ``answered`` or ``failed``. For a
+    stream, this code first reports each message with ``received_message``.
     """
 
     log: CallLog = attrs.field(repr=False)

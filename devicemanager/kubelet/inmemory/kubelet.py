@@ -205,7 +205,7 @@ class InMemoryKubelet:
         self._pods.workers.sources_ready()
 
     def self_check(self) -> None:
-        """Recompute every index of the ledger. Raises InternalError if a stored index differs."""
+        """Recompute every index of the ledger. Raise an error if a stored index differs."""
         self.manager.self_check()
 
     def _resume(self, order: Sequence[str] = ()) -> None:

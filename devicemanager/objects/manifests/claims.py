@@ -97,9 +97,10 @@ def read_container_claims(resources: object) -> tuple[tuple[str, str], ...]:
 
 
 def check_claims_exist(names: Collection[str], known: Collection[str]) -> None:
-    """Raise FieldError for a container's claim name that is not in ``known``, the pod's claims.
+    """Raise FieldError if a container uses a claim that the pod does not have.
 
-    The error has a path below ``resources``.
+    ``names`` are the claim names of the container, ``known`` those of the pod. The error has a path
+    below ``resources``.
     """
     for index, name in enumerate(names):
         if name not in known:
@@ -108,7 +109,7 @@ def check_claims_exist(names: Collection[str], known: Collection[str]) -> None:
 
 
 class ExtendedClaim(NamedTuple):
-    """``status.extendedResourceClaimStatus``, which the scheduler sets (v1.34)."""
+    """Content of ``status.extendedResourceClaimStatus`` of a pod. The scheduler sets it (v1.34)."""
 
     name: str | None
     requests: tuple[tuple[ContainerName, ResourceName, str], ...]

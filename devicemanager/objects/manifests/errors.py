@@ -26,7 +26,7 @@ class FieldError(Exception):
         self.text = text
 
     def under(self, parent: str) -> FieldError:
-        """Return the error with ``parent`` in front of its path."""
+        """Return a copy of this error with ``parent`` in front of its path."""
         joint = "." if self.field and not self.field.startswith("[") else ""
         return type(self)(f"{parent}{joint}{self.field}", self.text)
 
@@ -35,11 +35,11 @@ class FieldError(Exception):
 
 
 class UnknownField(FieldError):
-    """Error of a field that no Kubernetes version has; ``text`` suggests another field, or is
+    """Error of a field that no Kubernetes version has. ``text`` suggests another field; it can be
     empty.
 
-    The error text is the API server's (``NewStrictDecodingError``,
-    k8s.io/apimachinery/pkg/runtime, v1.32).
+    ``str(error)`` is the API server's message (``NewStrictDecodingError``,
+    k8s.io/apimachinery/pkg/runtime, v1.32), followed by ``text``.
     """
 
     def __str__(self) -> str:
@@ -69,7 +69,10 @@ def wrong_type(field: str, expected: str, value: object) -> FieldError:
 
 
 def shown(value: object) -> str:
-    """Return a value as text on one line, cut if it is long. Text is in quotes."""
+    """Return a value as one line of text, cut if it is long.
+
+    A string is in quotes. Any other value is as ``described`` returns it.
+    """
     text = json.dumps(value[:_MAX_VALUE]) if isinstance(value, str) else described(value)
     return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."
 

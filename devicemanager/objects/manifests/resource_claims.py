@@ -1,4 +1,5 @@
-"""Read ResourceClaims of ``resource.k8s.io`` from a dict, YAML, a path or a client's object.
+"""Read ResourceClaims of ``resource.k8s.io`` from a dict, YAML text, a path, or an object of the
+package ``kubernetes``.
 
 v1, v1beta2 and v1beta1 are accepted and converted to v1. All versions have the same status. In
 v1beta1, the fields of ``exactly`` are directly in the request (``pkg/apis/resource/v1beta1``,

@@ -15,7 +15,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def path_in(text: str) -> Path | None:
-    """Return the path that ``text`` contains; None if ``text`` is a manifest.
+    """Return ``text`` as a path; None if ``text`` is a manifest.
 
     Raises ManifestError if ``text`` is neither.
     """
@@ -36,9 +36,10 @@ def path_in(text: str) -> Path | None:
 
 
 def text_of(source: str | Path) -> str:
-    """Return the text of a source, which is a text or a path.
+    """Return the text of a manifest: ``source`` itself, or the content of the file at this path.
 
-    Raises ManifestError if the file cannot be read. The error names the file.
+    A string can be a text or a path. Raises ManifestError if the file cannot be read. The error
+    names the file.
     """
     path = path_in(source) if isinstance(source, str) else source
     if path is None:
@@ -77,7 +78,9 @@ def _sanitizer() -> Any:
 
 
 def client_object(source: object) -> Mapping[str, Any]:
-    """Return a client's object as JSON values, without kind and apiVersion.
+    """Return an object of the package ``kubernetes`` as JSON values.
+
+    The fields ``kind`` and ``apiVersion`` are missing if the object does not have them.
 
     Raises ManifestError if the object cannot be converted.
     """

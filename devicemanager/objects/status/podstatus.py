@@ -127,10 +127,10 @@ def status_object(
     """Return the status of a pod as a JSON object.
 
     ``since``: transition times that the API server already has, by type of condition. ``now``
-    (seconds since the epoch): the transition time of other conditions without a time of their own.
-    ``generation``: the ``observedGeneration``; 0 to omit it. ``with_resources``: True to include
-    the container's resources in the status of each started container. Fields without a value are
-    omitted, and ``status_patch`` removes them from the API object.
+    (seconds since the epoch): the transition time of a condition that is not in ``since`` and has
+    no time itself. ``generation``: the ``observedGeneration``; 0 to omit it. ``with_resources``:
+    True to include the container's resources in the status of each started container. Fields
+    without a value are omitted, and ``status_patch`` removes them from the API object.
     """
     made: Object = {"phase": str(status.phase), "qosClass": str(status.qos_class)}
     texts = {"reason": status.reason, "message": status.message}
@@ -318,8 +318,7 @@ def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str
 
 
 def with_allocated(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a Pod object whose containers have the CPU and memory of their statuses, not of the
-    spec.
+    """Return the Pod object ``found``, but take CPU and memory of each container from its status.
 
     While a resize of the pod is not complete, these amounts differ from the amounts in the spec.
     """

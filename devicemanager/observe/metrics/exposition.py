@@ -18,7 +18,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 
 def text_of(collector: Collector) -> bytes:
-    """Render the metrics of a collector as Prometheus text, without families that have no value.
+    """Render the metrics of a collector as Prometheus text. Omit families without values.
 
     ``prometheus_client`` adds ``_total`` to the name of each counter in its HELP and TYPE lines.
     Some of the kubelet's counters have no such suffix, so the suffix is removed from these lines.

@@ -44,8 +44,8 @@ def of_plugins(tally: Tally) -> Iterator[Metric]:
 def of_dra(tally: Tally, services: Mapping[str, str], *, inverted: bool) -> Iterator[Metric]:
     """Yield the durations of the DRA manager's operations and of its calls to drivers.
 
-    ``services`` has the version of the service by driver. ``inverted``: True to invert the label
-    ``is_error``, as kubelets before 1.36 do.
+    ``services``: the version of the DRA API that each driver serves; ``v1`` if a driver is missing.
+    ``inverted``: True to invert the label ``is_error``, as kubelets before 1.36 do.
     """
     if not tally.prepared:
         return
@@ -71,7 +71,10 @@ def of_dra(tally: Tally, services: Mapping[str, str], *, inverted: bool) -> Iter
 
 
 def of_claims(drivers: Iterable[Iterable[str]]) -> Iterator[Metric]:
-    """Yield the gauge of the ResourceClaims in use; ``drivers`` has the drivers of each claim."""
+    """Yield the number of ResourceClaims in use, by driver.
+
+    ``drivers`` has one item per claim in use: the names of the claim's drivers.
+    """
     counts: dict[str, int] = {"<any>": 0}
     for each in drivers:
         for name in ("<any>", *each):
@@ -84,8 +87,11 @@ def of_claims(drivers: Iterable[Iterable[str]]) -> Iterator[Metric]:
 
 
 def of_skips(skips: Iterable[tuple[str, str, int]]) -> Iterator[Metric]:
-    """Yield the counters of calls to DRA drivers that were skipped, because the devices do not need
-    them. ``skips`` has tuples of RPC, driver and number of skipped calls."""
+    """Yield the counters of skipped calls. The kubelet does not make these calls to a DRA driver,
+    because the driver's devices do not need them.
+
+    ``skips`` has tuples of RPC, driver and number of skipped calls.
+    """
     by_rpc: dict[str, list[tuple[dict[str, str], float]]] = {}
     for rpc, driver, count in skips:
         by_rpc.setdefault(rpc, []).append(({"driver_name": driver}, count))
@@ -139,7 +145,11 @@ def of_pod_resources(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
 
 
 def of_pods_api(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
-    """Yield the counters of calls to the Pods API by status code, and of dropped events."""
+    """Yield the counters of calls to the Pods API, and of events that ended a watch because its
+    queue was full.
+
+    ``counts``: by metric name and status code of the call. For events, the code is empty.
+    """
     by_name: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for (name, code), count in counts.items():
         labels = {"server_api_version": "v1alpha1", "status_code": code} if code else {}
@@ -179,8 +189,11 @@ def of_devices(counts: Mapping[str, DeviceCounts]) -> Iterator[Metric]:
 def of_resources(
     started: Iterable[tuple[tuple[str, str, str], float]], errors: Iterable[str]
 ) -> Iterator[Metric]:
-    """Yield the start times of containers, and the gauges named in ``errors`` with the value 0.
-    ``started`` has tuples of container, pod and namespace, each with a start time."""
+    """Yield the start times of containers, and gauges that report errors of the scrape.
+
+    ``started`` has tuples of container, pod and namespace, each with a start time. ``errors`` has
+    the names of the gauges. Their value is always 0, which means success.
+    """
     yield _gauge(
         "container_start_time_seconds",
         "Start time of the container, in seconds since the epoch.",

@@ -46,7 +46,7 @@ _LONGEST_FILTER = 60
 
 @attrs.frozen
 class ScreenState:
-    """The part of the content that the screen shows, as selected with keys."""
+    """State of the screen that keys change: pane, scroll position, filter, pause, help, quit."""
 
     pane: Pane | None = None
     """The pane that fills the screen; None shows all panes."""

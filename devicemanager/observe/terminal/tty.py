@@ -81,8 +81,8 @@ class Terminal:
         return (width or 80, height or 24)
 
     def enter(self) -> None:
-        """Take over the terminal if this process is in the foreground. Raises OSError if it is
-        gone."""
+        """Take over the terminal if this process is in the foreground. Raises OSError if the
+        terminal is gone."""
         with self._lock:
             if self._entered or self._given_up or not is_foreground(self.output):
                 return
@@ -142,7 +142,7 @@ class Terminal:
                 self._lock.release()
 
     def close(self) -> None:
-        """Close the descriptor of the keys. Call ``leave(for_good=True)`` first."""
+        """Close the descriptor from which keys are read. Call ``leave(for_good=True)`` first."""
         if self.input is not None and self.input != self._given_input:
             os.close(self.input)
         self.input = None

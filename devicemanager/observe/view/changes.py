@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class DevicesDelta:
-    """The changed devices of one resource with an unchanged layout."""
+    """The changed devices of one resource whose layout (device IDs and NUMA nodes) is unchanged."""
 
     resource: ResourceView
     numbers: tuple[int, ...]

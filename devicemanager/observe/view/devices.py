@@ -61,7 +61,10 @@ class Holders:
         return dict(self._by_resource.get(resource, ()))
 
     def nodes(self, resource: ResourceName, id_: str) -> Nodes:
-        """Return the NUMA nodes that a device had when it was allocated; None without topology."""
+        """Return the NUMA nodes of an allocated device at the time of its allocation.
+
+        Return None if the device had no topology then.
+        """
         for holder in self._by_resource[resource][id_]:
             for name, _, holding in self._rows[PodUid(holder.pod)]:
                 if name == resource:
@@ -136,8 +139,11 @@ def _layout(device_index: DeviceIndex, others: Mapping[str, Nodes]) -> Layout:
 
 
 def by_node(numa: Iterable[Nodes]) -> dict[int | None, tuple[int, ...]]:
-    """Return device numbers (positions in the column ``numa``) by NUMA node, as described in
-    ``Layout.by_node``."""
+    """Return device numbers (positions in ``numa``) by NUMA node.
+
+    A device on several nodes is under the lowest one. The key None has the devices without a valid
+    NUMA node.
+    """
     members: dict[int | None, list[int]] = {}
     for number, nodes in enumerate(numa):
         members.setdefault(_lowest(nodes), []).append(number)

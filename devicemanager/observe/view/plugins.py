@@ -27,7 +27,7 @@ _Key = tuple[str | None, str]
 
 
 class Plugins:
-    """Builder of the plugins of a view."""
+    """Builder of the plugin views in the view of a node."""
 
     def __init__(self, calls: CallLog) -> None:
         self._log = calls

@@ -75,7 +75,10 @@ def pods(kubelet: NodeInfo) -> bytes:
 
 def summary(kubelet: NodeInfo) -> bytes:
     """Return the body of ``/stats/summary`` in JSON: CPU and memory that the node and its pods use
-    (``Summary``, k8s.io/kubelet/pkg/apis/stats/v1alpha1). Without values, the objects are empty."""
+    (``Summary``, k8s.io/kubelet/pkg/apis/stats/v1alpha1).
+
+    If the node has no usage values, the body has only the node's name and an empty list of pods.
+    """
     now, name = kubelet.clock.time(), kubelet.settings.node_name
     stats = kubelet.telemetry.usage(now)
     node: dict[str, Any] = {"nodeName": name}

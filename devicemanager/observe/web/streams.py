@@ -32,7 +32,7 @@ _VERSIONS: Final = "x-stream-protocol-version"
 
 def execute(request: Request, report: PodReport) -> ASGIApp:
     """Return the response to ``kubectl exec``: the output and exit code in the pod's annotations.
-    Raises HttpError if there are none, or if the container is not running."""
+    Raises HttpError if the pod has no such annotation, or if the container is not running."""
     responses = report.responses
     if responses.exec_output is None:
         raise _unavailable("exec")
@@ -46,7 +46,7 @@ def execute(request: Request, report: PodReport) -> ASGIApp:
 
 def forward(request: Request, report: PodReport) -> ASGIApp:
     """Return the response to ``kubectl port-forward``: each connection receives the text in the
-    pod's annotation. Raises HttpError if there is none."""
+    pod's annotation. Raises HttpError if the pod has no such annotation."""
     text = report.responses.port_forward
     if text is None:
         raise _unavailable("port-forward")

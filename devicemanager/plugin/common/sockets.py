@@ -72,8 +72,8 @@ def _shorten(name: str, room: int) -> str:
 def may_be_socket(name: str, own: str | None = None) -> bool:
     """True if a file in the plugin directory can be a socket, so that its changes matter.
 
-    False for the kubelet's checkpoint and hidden temporary files, which every admission writes.
-    ``own`` is the socket name that the author chose.
+    ``name`` is the file's name. False for the kubelet's checkpoint and hidden temporary files,
+    which every admission writes. Always True for ``own``, the socket name that the author chose.
     """
     return name == own or not (name.startswith(".") or name == CHECKPOINT_FILE)
 

@@ -19,10 +19,10 @@ _LONGEST = 4096  # PATH_MAX
 
 
 def why_not_started(command: str, error: OSError, *, is_image: bool = False) -> str:
-    """Return why ``execve`` failed. Call this with the root directory and the mounts of the process
-    that called ``execve``.
+    """Return why ``execve`` could not start ``command``. ``error`` is the error of ``execve``.
 
-    ``is_image``: True if the root directory belongs to a container image.
+    The calling process must have the same root directory and mounts as the process that called
+    ``execve``. ``is_image``: True if the root directory belongs to a container image.
     """
     if error.errno != errno.ENOENT:
         return str(error.strerror)

@@ -4,8 +4,8 @@ The directory itself is mounted, so that processes see later changes to it. Comm
 as ``/dev/null`` are mounted over empty entries of the directory. Entries that are missing are
 created before the mount and removed after it.
 
-An entry without permissions marks a mount point of this module. A link that begins with ``//``
-marks a link of this module.
+This module marks the entries that it creates, because it removes only these entries. A marked file
+or directory has no permissions. The target of a marked link begins with ``//``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ def mount_points(
 ) -> Iterator[None]:
     """Create an empty entry in ``directory`` for each of ``names`` that exists in ``target``.
 
-    During the ``with`` block, entries of ``target`` can be mounted on them.
-    The last process that uses the directory removes the entries. ``report`` is called with one line
-    if an entry cannot be created.
+    Skip names that ``directory`` already has. If an entry of ``target`` is a link, the new entry is
+    a link, too. During the ``with`` block, entries of ``target`` can be mounted on the new files
+    and directories. The last process that uses ``directory`` removes the new entries. ``report`` is
+    called with one line if an entry cannot be created.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -61,7 +62,7 @@ def lacking(directory: Path, target: Path, names: Sequence[str]) -> list[str]:
 
 
 def is_mount_point(path: Path) -> bool:
-    """True if this module has created ``path``, which is an empty file or a directory."""
+    """True if this module created ``path`` as a mount point: a file or a directory, not a link."""
     mode = path.lstat().st_mode
     return not stat.S_ISLNK(mode) and stat.S_IMODE(mode) & 0o777 == 0
 

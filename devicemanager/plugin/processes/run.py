@@ -63,7 +63,10 @@ class SupervisedRun:
         self._lifeline: IO[bytes] | None = None
 
     def start(self, ended: Callable[[], None]) -> None:
-        """Start the command and a thread that reads its output; call ``ended`` when it exits."""
+        """Start the command, and a thread that reads its output.
+
+        The thread calls ``ended`` after the command and its supervisor have exited.
+        """
         life_read, lifeline = os.pipe()
         # Use a file object: closing a descriptor twice could close an unrelated file.
         self._lifeline = os.fdopen(lifeline, "wb", buffering=0)
@@ -138,7 +141,7 @@ class SupervisedRun:
 
 
 class CrashLoopBackOff:
-    """Pauses before the restarts of one process, as long as those of the kubelet.
+    """Pauses before the restarts of one process. They have the same lengths as the kubelet's.
 
     Source: ``doBackOff``, pkg/kubelet/kuberuntime/kuberuntime_manager.go, v1.32. Not thread-safe.
     """

@@ -179,8 +179,8 @@ def _own_metadata(metadata: Sequence[Any]) -> tuple[tuple[str, str | bytes], ...
 class PluginProxy:
     """Server on ``path``, from ``open`` until ``close``, that forwards all calls to ``plugin``.
 
-    ``path`` is created only when the plugin's socket is served, so a kubelet that dials waits as
-    long as without the proxy.
+    ``path`` is created only when the plugin's socket is served. Therefore a kubelet that connects
+    waits for the plugin, as it would without the proxy.
     """
 
     def __init__(self, plugin: Path, path: Path, begin: Begin) -> None:
@@ -268,7 +268,7 @@ class PluginProxy:
         sockets.remove_if_same(self.path, self._identity)
 
     def remove_plugin(self) -> None:
-        """Remove the plugin's socket after the kubelet has removed the proxy's socket."""
+        """Remove the plugin's socket. Call this if the kubelet has removed the proxy's socket."""
         sockets.remove_if_same(self.plugin, self._plugin_identity)
 
     def close(self) -> None:

@@ -69,10 +69,11 @@ class Recorder:
     the recorder replaces the kubelet's socket until ``stop``, and all plugins of the node register
     with the recorder.
 
-    ``file`` is the path of a file to create, or an open text file. Only calls of ``resources`` are
-    recorded (default: all); other calls are only forwarded. ``redact_env``: regular expressions;
-    values of environment variables with a matching name are not written. ``report`` is called with
-    a line of text for each start and stop of the kubelet, each registration and each problem.
+    ``file`` is the path of a file to create, or an open text file. ``resources`` are the names of
+    the resources whose plugins are recorded (default: all); calls of other plugins are only
+    forwarded. ``redact_env``: regular expressions; values of environment variables with a matching
+    name are not written. ``report`` is called with a line of text for each start and stop of the
+    kubelet, each registration and each problem.
 
     Kubelet and plugins can restart at any time: sockets that are removed on one side are removed on
     the other side. A context manager: entering it starts recording, leaving it stops. The

@@ -29,12 +29,14 @@ class ReplayService(Service):
     """Service that responds as the plugin did after one recorded registration.
 
     The first ``opened`` recorded streams are skipped. Each ListAndWatch stream sends the lists of
-    the next recorded stream. When all have been sent, a further stream sends only the last list,
-    and stays open.
+    the next recorded stream. After the last recorded stream, each further stream sends only the
+    last list, and stays open.
 
     A stream ends at its recorded time if the recorded plugin ended it; otherwise it stays open. The
-    last recorded stream also depends on ``after``, the next recorded registration. If ``after`` is
-    None, this stream stays open. If ``after`` was with the same kubelet, this stream ends.
+    last recorded stream has two exceptions, which depend on ``after``, the next recorded
+    registration. If ``after`` is None, the last recorded stream stays open. If ``after`` was a
+    registration with the same kubelet instance, the last recorded stream ends at its recorded time,
+    even if the kubelet or the recorder ended it.
 
     ``missed`` is called with each request that was not recorded.
     """

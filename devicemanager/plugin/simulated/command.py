@@ -26,7 +26,7 @@ _ACTIONS = ("run", "manifest", "deploy", "undeploy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add arguments for the action and for every setting to a parser.
+    """Add the command's arguments to ``parser``: the action, and a flag for each setting.
 
     A setting's flag overrides its environment variable.
     """

@@ -151,7 +151,7 @@ class SimulatedPlugin(ManagedPlugin):
         return self._call_log.dropped
 
     def set_health(self, device_id: str, health: str | bool) -> None:
-        """Set a device's health to ``Healthy``, ``Unhealthy`` or a bool.
+        """Set a device's health: ``Healthy`` or True, ``Unhealthy`` or False.
 
         Raises UnknownDevice for an unknown ID, and ValueError for any other health.
         """
@@ -167,7 +167,8 @@ class SimulatedPlugin(ManagedPlugin):
     def add(
         self, device_id: str, *, healthy: bool = True, numa: tuple[int, ...] | None = None
     ) -> None:
-        """Add or replace a device. Without ``numa``, assign a NUMA node of the settings."""
+        """Add or replace a device. Without ``numa``, assign one of the NUMA nodes in the setting
+        ``numa``, in rotation by the device's index."""
         self._plugin.table.put(device_id, healthy=healthy, numa=numa)
         self._publish()
 

@@ -344,7 +344,7 @@ class SimulationSettings:
         return uuid.uuid5(_UUID_NAMESPACE, self._plain_id(index))
 
     def container_settings(self, indexes: Mapping[str, int]) -> ContainerSettings:
-        """Return the settings of a container with these devices, given as ID to index."""
+        """Return the settings of a container with the devices in ``indexes``: ID to index."""
         return ContainerSettings(
             envs={
                 f"{self.env_prefix}_{i}": f"/dev/{i}" for i in indexes.values() if self.env_prefix

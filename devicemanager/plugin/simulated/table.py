@@ -61,7 +61,8 @@ class DeviceTable:
             del self._devices[self._get(id_).id]
 
     def control(self, states: Mapping[str, str]) -> None:
-        """Replace the states of the control file: ID to Healthy, Unhealthy or gone."""
+        """Replace the states that were read from the control file: ID to Healthy, Unhealthy or
+        gone."""
         with self._lock:
             self._controlled = dict(states)
 

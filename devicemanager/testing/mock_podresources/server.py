@@ -44,7 +44,8 @@ class MockPodResources:
     ``ManualClock``. ``report`` is called with a line of text at the start and for each step.
 
     As a context manager, it starts the server and stops it at the end of the block. Thread-safe.
-    Raises PodResourcesError if the server cannot serve on the path.
+    ``start`` raises PodResourcesError if the server cannot serve on the path. The constructor
+    raises this error if it cannot create a directory for the socket.
     """
 
     def __init__(
@@ -184,7 +185,8 @@ class MockPodResources:
         return self._steps
 
     def counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the kubelet's call counters by metric name and ``server_api_version``."""
+        """Return this server's counts of calls, by the kubelet's metric name and
+        ``server_api_version``."""
         return self._server.counters()
 
     # -- the script's steps ------------------------------------------------------------
