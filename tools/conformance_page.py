@@ -25,25 +25,30 @@ PAGE = Path(__file__).parents[1] / "docs" / "conformance-checks.md"
 _HEAD = """\
 # Conformance checks
 
-This page lists all checks of `devicemanager check`: first those of plugins, then those of \
-[DRA drivers](#dra-drivers), then those of PodResources clients. Use it to look up a check that \
-has failed. [Conformance](conformance.md) describes how to run the checks.
+This page lists all checks of `devicemanager check`. The checks of plugins come first, then those \
+of [DRA drivers](#dra-drivers), and then those of PodResources clients. Use this page to look up a \
+check that has failed. [Conformance](conformance.md) describes how to run the checks.
+
+Each check belongs to a family. The ID of the check begins with the letter or letters of the \
+family: K01 is in family K.
 
 A plugin that fails a check of severity MUST breaks the contract with the kubelet. A plugin that \
-fails a SHOULD causes problems in real clusters. A check of severity INFO \
-only warns. The profile *core* \
-requires all checks of severity MUST except those of the families K and L. *resilient* requires \
-every MUST, and *complete* also every SHOULD.
+fails a check of severity SHOULD causes problems in real clusters. A failed check of severity INFO \
+is reported only as a warning. The profile *core* requires all checks of severity MUST, except \
+those of the families K and L. *resilient* requires all checks of severity MUST. *complete* also \
+requires all checks of severity SHOULD.
 
-The letters of an ID name the family of the check. Read the third column as a sentence: "the \
-plugin registers with the kubelet". The fourth column has the steps of the suite. In parentheses \
-are the [hooks](conformance.md#devices-that-change) and options that the check needs; without \
-them, it is skipped. Names such as `start_seconds` are [limits](#limits).
+Read the third column as a sentence: "the plugin registers with the kubelet". The fourth column \
+has the steps of the check, and after "Expected" the conditions for a pass. "A warning" means that \
+the outcome in this case is only a warning, not a failure. Some steps need a \
+[hook](conformance.md#devices-that-change) or an option, as the column says. If you do not give \
+it, the check is skipped. Names such as `start_seconds`, and names after "limit:", stand for the \
+values of [limits](#limits).
 """
 _DRIVERS = """\
 `devicemanager check` runs these checks on a [DRA driver](conformance-drivers.md). Severities and \
-profiles have the same meaning as for plugins. *core* requires all checks of severity MUST except \
-those of DK and DL.
+profiles have the same meaning as for plugins. *core* requires all checks of severity MUST, except \
+those of the families DK and DL.
 """
 _HEADER = "| ID | severity | the {} | steps and expectation | on a node, if it fails |"
 
@@ -122,8 +127,9 @@ def _meanings(kind: type) -> dict[str, str]:
 
 
 def _row(each: Check) -> str:
-    hooks = f" (hooks {', '.join(each.hooks)})" if each.hooks else ""
-    options = f" (option --{', --'.join(each.options)})" if each.options else ""
+    plural = "s" if len(each.hooks) > 1 else ""
+    hooks = f" (needs the hook{plural} {' and '.join(each.hooks)})" if each.hooks else ""
+    options = f" (needs the option --{', --'.join(each.options)})" if each.options else ""
     links = " ".join(f"[{number}]({link})" for number, link in enumerate(each.links, 1))
     cells = [
         each.id,

@@ -125,7 +125,10 @@ def _print_show(fleet: Fleet, nodes: Sequence[NodeUsage], made: int) -> None:
         for node in nodes
         for each in node.findings
     )
-    print("basis: device numbers in the status of nodes, requests of pods, snapshots of nodes")
+    print(
+        "basis: the device counts in the status of nodes, the requests of pods, and the snapshots "
+        "of nodes"
+    )
     _print_assumptions(report.assumptions(fleet, made))
 
 
@@ -266,10 +269,10 @@ def _print_rehearsals(fleet: Fleet, results: Sequence[NodeRehearsal]) -> None:
     )
     without = sum(pod.without_devices > 0 and not pod.can_be_lost for pod in pods)
     print(
-        f"{len(bad)} of {counted(len(done), 'node')} can lose pods: "
-        f"{lost} of {counted(len(pods), 'pod')}, "
-        f"{certain} of them in every order"
-        + (f"; {without} more can be without their devices" if without else "")
+        f"{len(bad)} of {counted(len(done), 'node')} can lose pods; "
+        f"pods that can be lost: {lost} of {len(pods)}; "
+        f"pods that are lost in every order: {certain}"
+        + (f"; further pods that can be without their devices: {without}" if without else "")
     )
     _print_some(f"- {each.node}: not rehearsed: {each.problem}" for each in results if each.problem)
     _print_some(

@@ -124,7 +124,7 @@ def _print_summary(name: str, snapshot: Snapshot) -> None:
     if absent:
         line += f"; not on this node: {', '.join(absent)}"
     if name != files.STANDARD_INPUT:
-        line += f"; to show it: devicemanager snapshot show {name}"
+        line += f"; to show the snapshot: devicemanager snapshot show {name}"
     print(clean(line), file=stream)
 
 

@@ -67,5 +67,5 @@ def _take(args: argparse.Namespace) -> int:
     counts = f"{counted(len(fleet.nodes), 'node')}, {counted(len(fleet.all('pods')), 'pod')}"
     if snapshots:
         counts += f", {counted(len(snapshots), 'node snapshot')}"
-    print(clean(f"{name}: {counts}; to show it: devicemanager fleet show {name}"), file=stream)
+    print(clean(f"{name}: {counts}; to show them: devicemanager fleet show {name}"), file=stream)
     return 0

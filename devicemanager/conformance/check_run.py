@@ -277,7 +277,7 @@ class CheckRun(SuiteRun):
         if self.observed.is_registering:
             return f"the kubelet has not responded to Register, {seconds:g} s after {after}"
         if self._registered_before and not has_tried:
-            return f"the plugin did not notice {after}: no Register call within {seconds:g} s"
+            return f"the plugin did not notice {after} (no Register call within {seconds:g} s)"
         missing = (self.observed.missing(since, resource) for resource in self.resources)
         reason = next(filter(None, missing), "not registered")
         return f"{reason}, {seconds:g} s after {after}{self._instead(since)}"

@@ -22,14 +22,14 @@ class Limits:
     # If the kubelet has a deadline or limit, it is used here. The other numbers are estimates of
     # what an operator tolerates.
     start_seconds: float = limit(30.0)
-    """Time from the program's start to its registration; for a plugin, to its first device list
-    (R01, W01)."""
+    """Time from the start of the plugin or driver to its registration; for a plugin, the first
+    device list must also come in this time (R01, W01)."""
     recover_warn_seconds: float = limit(10.0)
-    """Time of a re-registration that takes longer than usual: a longer time is a warning, and more
-    than ``recover_seconds`` a failure."""
+    """Time until a plugin or driver registers again, for example after a kubelet restart; a longer
+    time is a warning, and a time longer than ``recover_seconds`` is a failure."""
     recover_seconds: float = limit(60.0)
-    """Time from a kubelet restart, or another event that the program must notice, to the
-    registration of the program."""
+    """Maximum time until a plugin or driver registers again after a kubelet restart, or after
+    another event that it must notice."""
     first_list_warn_seconds: float = limit(5.0)
     """Time from ListAndWatch to the first device list; a longer time is only a warning (W01)."""
     refresh_seconds: float = limit(10.0)
@@ -37,8 +37,8 @@ class Limits:
     # The next times are short, because a run must fit into a CI job. ``thorough`` returns realistic
     # ones.
     idle_seconds: float = limit(15.0)
-    """Time for which the plugin is left idle, in checks of an idle plugin (L05, L10, R09, W02,
-    W12); 60 s in a thorough run."""
+    """Time for which these checks leave the plugin idle: L05, L10, R09, W02 and W12; 60 s in a
+    thorough run."""
     away_seconds: float = limit(5.0)
     """Time without a kubelet (K04, K15, R08), without an API server and a kubelet (DR06), or
     without a Node object (DS08); 60 s in a thorough run."""
@@ -95,8 +95,8 @@ class Limits:
     register_attempts: int = limit(30)
     """Maximum number of Register calls per resource in 30 s (R06)."""
     register_window_seconds: float = limit(5.0)
-    """Time in which Register calls are counted, with ``register_attempts`` scaled to this time; 30
-    s in a thorough run (R06)."""
+    """Time in which the check counts Register calls; in 5 s, it allows one sixth of
+    ``register_attempts``, plus one call; 30 s in a thorough run (R06)."""
     # Just below the 10 s after which a kubelet stops dialing the plugin.
     register_delay_seconds: float = limit(9.0)
     """Delay of the response to Register (R07)."""
@@ -109,18 +109,19 @@ class Limits:
     """Maximum number of device lists per minute while no device changes (W12)."""
     # Some growth is normal: connections that are still closing, threads in a pool.
     extra_descriptors: int = limit(2)
-    """Number of file descriptors that a process may have in addition to those before."""
+    """Number of file descriptors by which a process may exceed an earlier measurement (L04,
+    W15)."""
     extra_threads: int = limit(4)
-    """Number of threads that a process may have in addition to those before."""
+    """Number of threads by which a process may exceed an earlier measurement (L04, W15)."""
     extra_memory_share: float = limit(0.2)
-    """Share of a process's memory by which the memory may grow: 0.2 is 20 %; a growth by up to
-    ``extra_memory_bytes`` is accepted, too."""
+    """Part of a process's memory by which it may grow (0.2 is 20 %), even if this is more than
+    ``extra_memory_bytes`` (L04, L06, W13)."""
     extra_memory_bytes: int = limit(8 << 20)
-    """Number of bytes by which the memory of a process may grow.
+    """Number of bytes by which a process's memory may grow, even if this is more than
+    ``extra_memory_share`` (L04, L06, W13).
 
-    A growth within ``extra_memory_share`` is accepted, too: of the two limits, the larger limit
-    applies. In a small program, garbage collection alone changes the memory by more than that
-    share.
+    Of the two limits, the larger limit applies. In a small program, garbage collection alone changes
+    the memory by more than that share.
     """
     idle_cpu_share: float = limit(0.01)
     """Part of a CPU core that an idle plugin may use (L05)."""

@@ -48,9 +48,10 @@ COMMON = (
 AT = Option(
     "at",
     choice(*_AT),
-    "only for actions: when the action is executed. `now`: when the fault is set. Name of an "
-    f"injection point or a call ({', '.join(_AT[1:])}): when the kubelet reaches this point or "
-    "makes this call; the action is then executed once, unless `times` is given",
+    "only for actions: the moment of the action. With the name of an injection point or a call "
+    f"({', '.join(_AT[1:])}), the action is executed when the kubelet reaches this point or makes "
+    "this call. It is executed only once, or up to `times` times if `times` is given. With `now`, "
+    "the action is executed when the fault is set",
     NOW,
 )
 """Additional option of actions."""

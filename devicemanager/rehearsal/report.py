@@ -23,16 +23,16 @@ def summary(result: Rehearsal) -> str:
     verb = "would" if result.orders == 1 else "can"
     if lost:
         text = f"{lost} of {counted(pods, 'pod')} {verb} be lost"
-        text += "" if result.orders == 1 else f", {certain} of them in every order"
         text += f", and {without} more {verb} be without their devices" if without else ""
+        text += "" if result.orders == 1 else f"; pods that are lost in every order: {certain}"
     else:
         text = f"{counted(pods, 'pod')}, none would be lost"
         text += f", but {without} {verb} be without their devices" if without else ""
     if result.orders == 1 or not result.bad_orders:
         return text
-    kind = "all" if result.all_orders else "a sample of"
-    orders = f"{result.bad_orders} of {kind} {result.orders} orders"
-    return f"{text}; {orders} {'loses' if result.bad_orders == 1 else 'lose'} pods or devices"
+    kind = "possible" if result.all_orders else "sampled"
+    orders = f"{result.bad_orders} of {result.orders} {kind}"
+    return f"{text}; orders that lose pods or devices: {orders}"
 
 
 def rows(result: Rehearsal) -> Iterator[tuple[str, str, str, str]]:

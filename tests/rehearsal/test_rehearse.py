@@ -215,8 +215,8 @@ def test_damaged_checkpoint_frees_all_devices() -> None:
     ]
     assert result.loses_pods
     assert report.summary(result) == (
-        "2 pods, none would be lost, but 2 can be without their devices; 6 of all 6 orders lose "
-        "pods or devices"
+        "2 pods, none would be lost, but 2 can be without their devices; orders that lose pods or "
+        "devices: 6 of 6 possible"
     )
     assert next(report.rows(result))[2] == "vendor.com/gpu: g2 -> none"
 

@@ -19,10 +19,11 @@ class ClientLimits:
     start_seconds: float = limit(30.0)
     """Time from the client's start to its first call (C01)."""
     call_seconds: float = limit(60.0)
-    """Longest time between two calls, and longest time that a check waits for a call."""
+    """Maximum time from the first call to the second (C01), maximum time that a check waits for a
+    call, and maximum time until the metrics page shows other pods (C22, C23)."""
     least_wait_seconds: float = limit(15.0)
-    """Time that a check waits for a call, if the client calls often. For a client that calls
-    rarely, the check waits longer, up to ``call_seconds``."""
+    """Minimum time that a check waits for a call; for a client that calls rarely, the check waits
+    longer, up to ``call_seconds``."""
     calls: int = limit(2)
     """Number of calls that a client must make after an unusual response."""
     away_seconds: float = limit(3.0)
@@ -46,13 +47,12 @@ class ClientLimits:
     leak_calls: int = limit(4)
     """Number of calls between two measurements (C19)."""
     extra_descriptors: int = limit(2)
-    """Number of file descriptors that a client may have in excess of an earlier measurement (C04,
-    C19)."""
+    """Number of descriptors by which a client may exceed the previous measurement (C04, C19)."""
     extra_threads: int = limit(4)
-    """Number of threads that a client may have in excess of an earlier measurement (C04, C19)."""
+    """Number of threads by which a client may exceed the previous measurement (C04, C19)."""
     stop_seconds: float = limit(10.0)
     """Time from SIGTERM to the exit of the process (C20)."""
     scrape_seconds: float = limit(1.0)
     """Time between two reads of the metrics page."""
     page_seconds: float = limit(10.0)
-    """Time in which the metrics page must be served."""
+    """Maximum duration of one read of the metrics page."""

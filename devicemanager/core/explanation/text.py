@@ -167,7 +167,8 @@ def _way_out(
     ]
     if short:
         return f"no other policy would help: not enough free: {', '.join(short)}"
-    return f"policy {' or '.join(admitting(merge, policy))} would not reject the pod for this"
+    policies = " or ".join(admitting(merge, policy))
+    return f"under policy {policies}, the pod would not be rejected for this"
 
 
 def _is_short(one: ResourceExplanation) -> bool:

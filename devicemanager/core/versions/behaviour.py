@@ -148,10 +148,10 @@ class Behaviour:
     reports_dynamic_resources: bool
     """True if PodResources sets the field ``dynamic_resources``."""
     reports_claim_devices: bool
-    """True if a claim's resource has the fields ``driver_name``, ``pool_name`` and
+    """True if a ``ClaimResource`` of PodResources has the fields ``driver_name``, ``pool_name`` and
     ``device_name``."""
     reports_share_id: bool
-    """True if a claim's resource has the field ``share_id``."""
+    """True if a ``ClaimResource`` of PodResources has the field ``share_id``."""
     reports_pod_level: bool
     """True if PodResources sets the fields ``cpu_ids`` and ``memory`` of a pod."""
     podresources_metrics: tuple[str, ...]
@@ -234,8 +234,8 @@ class Behaviour:
     resource. Otherwise it gets only those of the first request, and none for a resource that is
     named after a DeviceClass."""
     dra_gathers_requests: bool
-    """True if only the claims that a container uses must exist when it starts, and its requests
-    are grouped by claim; otherwise all claims of the pod must exist."""
+    """True if only the claims that a container uses must exist when it starts, and the container's
+    CDI devices are grouped by claim; otherwise all claims of the pod must exist."""
     dra_pod_groups: bool
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool

@@ -92,7 +92,10 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
         ),
         "Q21": Quirk("a corrupt checkpoint is overwritten by the next write"),
         "Q23": Quirk("an endpoint such as ../x is dialed"),
-        "Q24": Quirk("device lists of replaced plugins and of older plugins are still applied"),
+        "Q24": Quirk(
+            "device lists are still applied if their plugin was replaced or is not the newest "
+            "plugin of the resource"
+        ),
         "Q25": Quirk(
             "the devices that an admission has reserved count as free once devices of another pod "
             "are freed",

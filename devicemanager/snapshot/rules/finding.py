@@ -144,7 +144,8 @@ ADVICE: Final = {
         page=_STALE,
     ),
     Kind.RESOURCE_WITHOUT_PLUGIN: _advice(
-        "check in the plugin's log that it runs and has registered since the kubelet started",
+        "check in the plugin's log that the plugin runs and has registered since the kubelet "
+        "started",
         "restart the plugin's pod so that it re-registers its devices",
         page=_ZERO,
         issues=(121994, 127803, 62773),

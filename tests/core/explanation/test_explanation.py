@@ -88,7 +88,7 @@ the pod as a whole
   => restricted: vendor.com/gpu can be aligned to node 0, vendor.com/nic can be aligned to \
 node 1; there is no common node
      best possible results: node 0, node 1, nodes 0+1
-     policy best-effort or none would not reject the pod for this
+     under policy best-effort or none, the pod would not be rejected for this
 
 legend: . free, # in use, x unhealthy, * chosen
 """
@@ -329,4 +329,4 @@ def test_advice_names_resources_with_too_few_free_devices() -> None:
     hints = {GPU: (Hint(3, True),), NIC: SECOND}
     step = StepExplanation("main", enough, explain_merge(policy, [hints]))
     text = render(AdmissionExplanation(POD, policy, (step,), "TopologyAffinityError"))
-    assert " would not reject the pod for this\n" in text
+    assert ", the pod would not be rejected for this\n" in text

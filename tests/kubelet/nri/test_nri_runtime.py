@@ -295,7 +295,7 @@ def test_texts_of_plugins_stay_on_one_line(
 class _FailingListener(socket.socket):
     """A socket whose first ``accept`` fails, as without free descriptors."""
 
-    failures: ClassVar[list[int]]
+    failures: ClassVar[list[int]] = []
 
     def accept(self) -> Any:
         if self.failures:
@@ -306,7 +306,7 @@ class _FailingListener(socket.socket):
 def test_plugins_connect_after_a_failure_to_accept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_FailingListener, "failures", [errno.EMFILE], raising=False)
+    monkeypatch.setattr(_FailingListener, "failures", [errno.EMFILE])
     monkeypatch.setattr(
         plugins, "socket", SimpleNamespace(**{**vars(socket), "socket": _FailingListener})
     )

@@ -59,7 +59,7 @@ container y
     fits on nodes 0+1
   vendor.com/fpga: 1 requested, not registered: the kubelet ignores this request
   => restricted: vendor.com/gpu is free only across nodes 0+1; fewer nodes would be enough if no device were in use
-     policy best-effort or none would not reject the pod for this
+     under policy best-effort or none, the pod would not be rejected for this
 
 legend: . free, # in use, x unhealthy, * chosen, + of this pod's other containers
 
@@ -80,7 +80,7 @@ the pod as a whole
     node 1 [.] 1 of 1 free
     fits on node 1! (! preferred)
   => single-numa-node: vendor.com/gpu can be aligned to node 0, vendor.com/nic can be aligned to node 1; there is no common node
-     policy best-effort or none would not reject the pod for this
+     under policy best-effort or none, the pod would not be rejected for this
 
 legend: . free, # in use, x unhealthy, * chosen
 """  # noqa: E501
