@@ -120,8 +120,8 @@ class Limits:
     """Number of bytes by which a process's memory may grow, even if this is more than
     ``extra_memory_share`` (L04, L06, W13).
 
-    Of the two limits, the larger limit applies. In a small program, garbage collection alone changes
-    the memory by more than that share.
+    Of the two limits, the larger limit applies. In a small program, garbage collection alone
+    changes the memory by more than that share.
     """
     idle_cpu_share: float = limit(0.01)
     """Part of a CPU core that an idle plugin may use (L05)."""
