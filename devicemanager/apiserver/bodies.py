@@ -10,7 +10,13 @@ from devicemanager.apiserver.errors import StatusError, patch_mismatch, undecoda
 from devicemanager.apiserver.kinds import Target
 from devicemanager.apiserver.protobuf import CONTENT_TYPE, ProtobufError, decode
 from devicemanager.apiserver.store import Object
-from devicemanager.apiserver.structure import StructureError, decoded, has_structure, mismatch
+from devicemanager.apiserver.structure import (
+    StructureError,
+    decoded,
+    has_structure,
+    mismatch,
+    quantity,
+)
 from devicemanager.core.messages import go_printed
 from devicemanager.objects.dra.errors import go_json
 
@@ -147,6 +153,7 @@ def _typed(target: Target, value: Object, strict: bool) -> Object:
 
 
 _TEXT, _TEXTS, _NUMBER = "string", "map[string]string", "int64"
+_AMOUNTS, _CONTAINER = "v1.ResourceList", "v1.Container"
 _METADATA: Final = {
     "metadata": "v1.ObjectMeta",
     **dict.fromkeys(
@@ -177,6 +184,8 @@ _FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "spec": "v1.NodeSpec",
         "spec.taints": "[]v1.Taint",
         "status": "v1.NodeStatus",
+        "status.capacity": _AMOUNTS,
+        "status.allocatable": _AMOUNTS,
         "status.conditions": "[]v1.NodeCondition",
         "status.addresses": "[]v1.NodeAddress",
     },
@@ -213,6 +222,15 @@ def _check(value: Any, type_: str, field: str) -> None:
     elif type_.startswith("[]"):
         for each in value:
             _check(each, type_.removeprefix("[]"), field)
+    elif type_ == _AMOUNTS:
+        for each in value.values():
+            quantity(each)
+    elif type_ == _CONTAINER and value.get("resources") is not None:
+        path, resources = f"{field.partition('.')[2]}.resources", value["resources"]
+        _check(resources, "v1.ResourceRequirements", f"Container.{path}")
+        for name in ("requests", "limits"):
+            if resources.get(name) is not None:
+                _check(resources[name], _AMOUNTS, f"ResourceRequirements.{path}.{name}")
 
 
 def _python_type(type_: str) -> type[Any]:

@@ -21,6 +21,7 @@ __all__ = [
     "deleted",
     "deletion_rejected",
     "invalid",
+    "not_admitted",
     "not_allowed",
     "not_found",
     "patch_rejected",
@@ -136,6 +137,12 @@ def conflict(target: Target, why: str) -> StatusError:
     """Return the error 409: the object's UID or version is not the expected one."""
     what = f'Operation cannot be fulfilled on {target.kind.qualified} "{target.name}"'
     return StatusError(409, f"{what}: {why}", details=_details(target, target.name))
+
+
+def not_admitted(target: Target, why: str) -> StatusError:
+    """Return the error 403: an admission plugin rejects the request."""
+    what = f'{target.kind.qualified} "{target.name}"'
+    return StatusError(403, f"{what} is forbidden: {why}", details=_details(target, target.name))
 
 
 def precondition_failed(target: Target, wanted: str, found: str) -> StatusError:

@@ -26,6 +26,7 @@ from devicemanager.apiserver.errors import (
     PageNotFound,
     StatusError,
     deleted,
+    not_admitted,
     not_allowed,
     not_found,
     patch_rejected,
@@ -57,6 +58,9 @@ __all__ = ["HttpRequest", "RequestHandler", "Response"]
 
 USER: Final = "kubernetes-admin"
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_CHANGE: Final = "update pod status for"
+_OWN_PODS: Final = {"update": _CHANGE, "patch": _CHANGE, "delete": "delete"}
+"""What the admission plugin NodeRestriction allows nodes only for their own pods, by verb."""
 
 
 @attrs.frozen
@@ -165,12 +169,23 @@ class RequestHandler:
         if node is not None:
             if not node_may(node, request.verb, request.target, request.query):
                 raise forbidden(str(user), request.verb, request.target)
+            self._restrict(node, request)
         elif request.target.kind.name != "SelfSubjectAccessReview" and not self.permissions.use(
             permission_for(request.verb, request.target)
         ):
             raise forbidden(user or USER, request.verb, request.target)
         if (code := self.faults.code(request.for_faults)) is not None:
             raise StatusError(code, "injected fault")
+
+    def _restrict(self, node: str, request: HttpRequest) -> None:
+        """Raise StatusError if a node changes or deletes a pod that is not bound to it."""
+        target, what = request.target, _OWN_PODS.get(request.verb)
+        if target.kind.name != "Pod" or what is None:
+            return
+        stored = self.registry.store.get(target.kind, target.namespace, target.name)
+        if stored is not None and stored.value["spec"].get("nodeName") != node:
+            text = f'node "{node}" can only {what} pods with spec.nodeName set to itself'
+            raise not_admitted(target, text)
 
     def _impersonate(self, what: str, name: str) -> None:
         if not self.permissions.use(Permission("", what, "impersonate")):

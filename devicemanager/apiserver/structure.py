@@ -24,7 +24,7 @@ from devicemanager.apiserver.protobuf import (
 from devicemanager.apiserver.store import Object
 from devicemanager.core.quantity import Quantity
 
-__all__ = ["StructureError", "decoded", "has_structure", "mismatch", "pruned"]
+__all__ = ["StructureError", "decoded", "has_structure", "mismatch", "pruned", "quantity"]
 
 
 class StructureError(ValueError):
@@ -170,7 +170,8 @@ def _described(value: Any) -> str:
 # -- values with a form of their own -------------------------------------------------------
 
 
-def _quantity(value: Any) -> str:
+def quantity(value: Any) -> str:
+    """Return a quantity in canonical form. Raises StructureError for an invalid one."""
     text = value if isinstance(value, str) else str(value)
     try:
         return str(Quantity.parse(text))
@@ -196,7 +197,7 @@ def _raw(value: Any) -> Any:
 
 
 _SPECIAL: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "Quantity": _quantity,
+    "Quantity": quantity,
     "Time": _time,
     "RawExtension": _raw,
     "FieldsV1": _raw,

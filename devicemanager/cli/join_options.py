@@ -442,9 +442,12 @@ def _devices(args: argparse.Namespace) -> tuple[dict[str, tuple[Device, ...]], S
 def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpecs:
     """Return the specifications of the requested nodes, or of the nodes of ``fleet``. Raises
     CommandError."""
+    from devicemanager.client.credentials import kubeconfig_path
     from devicemanager.cluster.node_specs import NodeSpecs
 
     simulate, settings = _devices(args)
+    # Full nodes read ResourceClaims. In a pod without a kubeconfig, they cannot.
+    kubeconfig = kubeconfig_path(args.kubeconfig) if args.full else None
     numbered_specs = NodeSpecs.numbered(
         args.prefix or _default_prefix(args),
         args.nodes,
@@ -454,7 +457,7 @@ def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpec
         behaviour=_container_behaviour(args),
         full=args.full,
         root=None if args.root is None else Path(args.root).absolute(),
-        kubeconfig=None if args.kubeconfig is None else Path(args.kubeconfig),
+        kubeconfig=None if kubeconfig is None else Path(kubeconfig),
     )
     return numbered_specs if fleet is None else _fleet_specs(args, fleet, numbered_specs)
 

@@ -26,7 +26,7 @@ import attrs
 from devicemanager.client.errors import ClusterError
 from devicemanager.io.kubeconfig import check_kubeconfig, client_errors
 
-__all__ = ["Credentials", "Server", "load"]
+__all__ = ["Credentials", "Server", "kubeconfig_path", "load"]
 
 _LOOPBACK = ("localhost", "::1")
 _IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
@@ -113,7 +113,7 @@ def load(
 
     found = Configuration()
     found.refresh_api_key_hook = None
-    path = kubeconfig or os.environ.get("KUBECONFIG") or _default()
+    path = kubeconfig_path(kubeconfig)
     if path is None and _IN_CLUSTER in os.environ:
         where = "the pod's service account"
         _fill(where, lambda: _in_cluster(found))
@@ -140,6 +140,16 @@ def _plain(path: Path) -> Credentials | None:
         return None
     header = None if token is None else f"Bearer {token}"
     return Credentials(Server(url), lambda: header, lambda: load(path))
+
+
+def kubeconfig_path(
+    given: str | os.PathLike[str] | None = None,
+) -> str | os.PathLike[str] | None:
+    """Return the kubeconfig that ``load`` reads: ``given``, ``KUBECONFIG`` or ``~/.kube/config``.
+
+    Returns None if there is none.
+    """
+    return given or os.environ.get("KUBECONFIG") or _default()
 
 
 def _default() -> str | None:

@@ -21,7 +21,7 @@ def apiserver():
     return FakeApiServer()
 
 
-def node(apiserver, name, gpus=2, *, taints=(), ready="True", labels=None):
+def node(apiserver, name, gpus=2, *, taints=(), ready="True", labels=None, **sizes):
     apiserver.create("nodes", {"metadata": {"name": name, "labels": labels or {}}})
 
     def given(value):
@@ -30,7 +30,7 @@ def node(apiserver, name, gpus=2, *, taints=(), ready="True", labels=None):
 
     def status(value):
         value["status"] = {
-            "allocatable": {GPU: str(gpus), "pods": "110"},
+            "allocatable": {GPU: str(gpus), "pods": "110", **sizes},
             "conditions": [{"type": "Ready", "status": ready}],
         }
         return value
@@ -63,6 +63,24 @@ def test_scheduler_spreads_pods_over_nodes_with_room(apiserver):
     assert found.count(None) == 1
     (waiting,) = (each for each in apiserver.all("pods") if not each["spec"].get("nodeName"))
     assert waiting["status"]["conditions"][0]["reason"] == "Unschedulable"
+
+
+def test_scheduler_counts_cpu_and_memory_of_nodes_that_have_them(apiserver):
+    node(apiserver, "a", cpu="1500m", memory="2Gi")
+
+    def sized(name, **requests):
+        containers = [{"name": "c", "resources": {"requests": requests}}]
+        apiserver.create("pods", {"metadata": {"name": name}, "spec": {"containers": containers}})
+
+    for name in ("p", "q"):
+        sized(name, cpu="1", memory="1Gi")
+    sized("r", cpu="100m", memory="1025Mi")
+    sized("s", cpu="500m", memory="1Gi")
+    schedule(apiserver)
+    assert placed(apiserver) == {"p": "a", "q": None, "r": None, "s": "a"}
+    node(apiserver, "b")
+    schedule(apiserver)
+    assert placed(apiserver) == {"p": "a", "q": "b", "r": "b", "s": "a"}
 
 
 def test_scheduler_respects_taints_and_labels(apiserver):

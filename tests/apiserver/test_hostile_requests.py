@@ -155,6 +155,16 @@ POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image":
         ),
         ({"spec": {"nodeName": 1}}, "number into Go struct field PodSpec.spec.nodeName of type"),
         ({"status": "x"}, "string into Go struct field Pod.status of type v1.PodStatus"),
+        (
+            {"spec": {"containers": [{"resources": []}]}},
+            "array into Go struct field Container.spec.containers.resources of type "
+            "v1.ResourceRequirements",
+        ),
+        (
+            {"spec": {"initContainers": [{"resources": {"limits": ["1"]}}]}},
+            "array into Go struct field ResourceRequirements.spec.initContainers.resources.limits "
+            "of type v1.ResourceList",
+        ),
     ],
 )
 def test_fields_of_a_wrong_type_are_refused(send, api, fields, text):
@@ -165,6 +175,18 @@ def test_fields_of_a_wrong_type_are_refused(send, api, fields, text):
         + ("" if "of type v" in text or "of type [" in text else " string"),
     )
     assert api.request("GET", PODS)["items"] == []
+
+
+@pytest.mark.parametrize("value", ["much", [], {}])
+def test_invalid_quantities_are_refused(send, value):
+    """The scheduler reads them."""
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": value}}}]
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": containers}}
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": value}}}
+    for path, kind, body in ((PODS, "Pod", pod), ("/api/v1/nodes", "Node", node)):
+        code, status = send(request("POST", path, body))
+        text = f'{kind} in version "v1" cannot be handled as a {kind}: quantities must match'
+        assert code == 400 and status["message"].startswith(text)
 
 
 def test_node_without_a_spec_object_is_refused(send):

@@ -190,6 +190,21 @@ def test_flags_set_the_size_of_the_nodes_and_the_addresses_of_their_pods():
     assert specs.make(1).settings.node_allocatable == specs.options.amounts
 
 
+def test_full_nodes_read_claims_with_the_kubeconfig_of_the_environment(
+    kubeconfig, monkeypatch, directory
+):
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    parser = argparse.ArgumentParser()
+    join.add(parser.add_subparsers())
+    args = parser.parse_args(["join", "--full", "1", "--root", str(directory)])
+    specs = join_options.node_specs(args)
+    kubelet = specs.make(0)
+    try:
+        assert kubelet.settings.kubeconfig == Path(kubeconfig)
+    finally:
+        specs.end(kubelet)
+
+
 def slice_of(node, driver="nic.example.com", pool=None, **spec):
     devices = [{"name": "nic-0", "attributes": {"speed": {"int": 100}}}]
     return {

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from devicemanager.apiserver import Controllers, Permission
+from devicemanager.client.api import pod_path
 from devicemanager.client.errors import Forbidden
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
 from devicemanager.cluster.driver_layouts import simulated_driver
@@ -150,6 +151,19 @@ def test_fake_apiserver_denies_access_to_foreign_objects(api, method, path, sele
     query = {"fieldSelector": selector} if selector else None
     with pytest.raises(Forbidden, match='User "system:node:own" cannot'):
         api.request(method, path, {} if method == "PATCH" else None, query=query, user="own")
+
+
+@pytest.mark.parametrize(
+    ("method", "part", "text"),
+    [("PATCH", ("status",), "update pod status for"), ("DELETE", (), "delete")],
+)
+def test_fake_apiserver_lets_a_node_write_only_its_own_pods(api, apiserver, method, part, text):
+    apiserver.create("pods", gpu_pod("a", nodeName="own"))
+    path, patch = pod_path("default", "a", *part), "merge" if method == "PATCH" else None
+    text = f'pods "a" is forbidden: node "other" can only {text} pods with spec.nodeName set to'
+    with pytest.raises(Forbidden, match=text):
+        api.request(method, path, {}, patch=patch, user="other")
+    api.request(method, path, {}, patch=patch, user="own")
 
 
 def test_fake_apiserver_lets_a_node_write_its_own_lease(api):

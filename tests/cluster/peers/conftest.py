@@ -12,6 +12,7 @@ from devicemanager.client.api import ApiClient, pod_path
 from devicemanager.client.credentials import load
 from devicemanager.client.errors import ApiError, Conflict, NotFound
 from devicemanager.cluster import Cluster
+from tests.cluster.peers.processes import start, stop
 from tools.cluster.build import VARIABLE, BuildError, binaries
 
 GPU = "vendor.com/gpu"
@@ -192,3 +193,20 @@ def cluster(peer):
     """The cluster of devicemanager's nodes."""
     with Cluster.connect(peer.kubeconfig) as found:
         yield found
+
+
+@pytest.fixture
+def join_command(peer, directory):
+    """Start ``devicemanager join`` with options, and return the process.
+
+    It ends before ``directory`` is removed, which can be its root.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def join_command(*words, **options):
+            process = start("join", "--kubeconfig", peer.kubeconfig, *words, **options)
+            stack.enter_context(process)
+            stack.callback(stop, process)
+            return process
+
+        yield join_command

@@ -5,10 +5,8 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +15,9 @@ from devicemanager.client.api import node_path, pod_path
 from devicemanager.client.errors import Forbidden
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
 from devicemanager.kubelet.settings import Settings
+from tests.cluster.peers.processes import start, stop
 
 GPU = "vendor.com/gpu"
-COMMAND = Path(sys.executable).with_name("devicemanager")
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
@@ -174,16 +172,15 @@ def test_explain_shows_why_nodes_reject_replicas(cluster, peer, tmp_path, capsys
 
 
 def processes(peer, count, nodes):
-    command = [COMMAND, "join", "--kubeconfig", peer.kubeconfig, "--prefix", peer.name]
-    more = ["--nodes", nodes, "--shards", count, "--namespace", peer.name, "--leave", "keep"]
-    label = ["--label", f"group={peer.name}", "--simulate", f"{GPU}=4"]
-    words = [str(each) for each in (*command, *more, *label)]
+    words = ["--kubeconfig", peer.kubeconfig, "--prefix", peer.name, "--nodes", nodes]
+    words += ["--shards", count, "--namespace", peer.name, "--leave", "keep"]
+    words += ["--label", f"group={peer.name}", "--simulate", f"{GPU}=4"]
     return [
-        subprocess.Popen(
-            words,
+        start(
+            "join",
+            *words,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
             env={**os.environ, "POD_NAME": f"process-{number}"},
         )
         for number in range(count)
@@ -245,7 +242,7 @@ def test_shards_of_a_killed_process_are_taken_over(peer):
         before = holders(peer)
         victims = [number for number in range(3) if f"process-{number}" in before.values()]
         victim = victims[0]
-        os.killpg(started[victim].pid, signal.SIGKILL)
+        stop(started[victim], signal.SIGKILL)
         killed = time.monotonic()
         path = f"/apis/apps/v1/namespaces/{peer.name}/deployments/w"
         peer.request("PATCH", path, {"spec": {"replicas": 90}}, patch="merge")
@@ -269,10 +266,7 @@ def test_shards_of_a_killed_process_are_taken_over(peer):
     finally:
         watching.stopping.set()
         for each in started:
-            if each.poll() is None:
-                os.killpg(each.pid, signal.SIGTERM)
-        for each in started:
-            each.wait(30)
+            stop(each)
         for name in names:
             if re.fullmatch(rf"{peer.name}-\d+", name):
                 peer.request("DELETE", node_path(name))

@@ -1,18 +1,17 @@
 """Claims on virtual nodes, allocated by the scheduler of a fake or a real control plane."""
 
 import json
-import os
-import signal
 import subprocess
 
 import pytest
 
 from devicemanager.cli.join_slices import recorded_layouts
 from devicemanager.client.api import pod_path
+from devicemanager.client.errors import Forbidden
 from devicemanager.cluster import Cluster
 from devicemanager.cluster.driver_layouts import simulated_driver
 from devicemanager.cluster.options import NodeOptions
-from tests.cluster.peers.test_logs import COMMAND
+from tests.cluster.peers.processes import COMMAND
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -125,6 +124,26 @@ def held(node):
     return () if dra is None else dra.claims
 
 
+def test_strict_nodes_publish_and_prepare_as_themselves(peer):
+    """The Node authorizer and NodeRestriction apply to slices and claims, too."""
+    warnings = []
+    with Cluster.connect(peer.kubeconfig, as_nodes="strict", warn=warnings.append) as cluster:
+        first, second = join(cluster, peer, 2, 1)
+        before = peer.wait(lambda: slice_of(peer, first))
+        for name in "ab":
+            claimed(peer, name)
+        for name in "ab":
+            peer.phase(name, "Running")
+        peer.delete("a")
+        peer.gone("a")
+        first.restart()
+        peer.wait(lambda: is_new(peer, first, before))
+        query = {"fieldSelector": f"spec.nodeName={first.name}"}
+        with pytest.raises(Forbidden):
+            peer.request("DELETE", f"{RESOURCES}/resourceslices", query=query, user=second.name)
+    assert not [line for line in warnings if "forbidden" in line]
+
+
 def test_extended_resource_is_served_by_dra(cluster, peer):
     (node,) = join(cluster, peer, 1)
     if peer.minor < 36:
@@ -201,6 +220,27 @@ def test_shared_claim_is_unprepared_with_its_last_pod(cluster, peer):
     assert not held(node)
 
 
+def test_claim_with_the_name_of_an_earlier_one_waits_for_its_end(cluster, peer):
+    (node,) = join(cluster, peer, 1)
+    create_claim(peer, "x")
+    entry = {"name": "gpu", "resourceClaimName": "x"}
+    claimed(peer, "a", resourceClaims=[entry])
+    peer.phase("a", "Running")
+    (old,) = claims(peer)
+    path = f"{RESOURCES}/namespaces/{peer.name}/resourceclaims/x"
+    peer.request("DELETE", path)
+    # Without the finalizer, the claim is deleted although a pod uses it.
+    peer.request("PATCH", path, {"metadata": {"finalizers": None}}, patch="merge")
+    create_claim(peer, "x")
+    claimed(peer, "b", resourceClaims=[entry])
+    text = f"same name x and different UID {old['metadata']['uid']} still exists"
+    assert text in event(peer, PREPARE)
+    assert peer.get("b")["status"]["phase"] == "Pending"
+    peer.delete("a")
+    peer.gone("a")
+    assert not [claim for claim in held(node) if claim.prepared]
+
+
 def set_faults(peer, node, text):
     """Set the faults of a node by its annotation. None clears them."""
     body = {"metadata": {"annotations": {"devicemanager.io/faults": text}}}
@@ -226,12 +266,13 @@ def test_restarted_kubelet_wipes_its_slices(cluster, peer):
     owner = before["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"]) == ("Node", node.name)
     node.restart()
+    peer.wait(lambda: is_new(peer, node, before))
 
-    def is_new():
-        found = slice_of(peer, node)
-        return found and found["metadata"]["uid"] != before["metadata"]["uid"]
 
-    peer.wait(is_new)
+def is_new(peer, node, before):
+    """True if a node has another slice than before."""
+    found = slice_of(peer, node)
+    return found is not None and found["metadata"]["uid"] != before["metadata"]["uid"]
 
 
 def test_unhealthy_device_shows_in_pod_and_slice(cluster, peer):
@@ -419,13 +460,12 @@ def test_recorded_slices_are_scheduled(cluster, peer, tmp_path, layout):
 
 
 @pytest.fixture
-def controlled(peer, tmp_path):
+def controlled(join_command, peer, tmp_path):
     """Start ``join --control`` with one node. Return a function that runs ``ctl nodes`` on it, and
     the file with the warnings of ``join``."""
     create_class(peer)
-    command = [COMMAND, "join", "--kubeconfig", peer.kubeconfig, "--prefix", peer.name]
-    command += ["--nodes", "1", "--label", f"group={peer.name}", "--root", tmp_path / "root"]
-    command += ["--control", "--simulate-driver", f"{driver_of(peer)}=2"]
+    words = ["--prefix", peer.name, "--label", f"group={peer.name}", "--root", tmp_path / "root"]
+    words += ["--control", "--simulate-driver", f"{driver_of(peer)}=2"]
 
     def ctl(action, *words):
         run = [COMMAND, "ctl", "nodes", action, f"{peer.name}-0", driver_of(peer), *words]
@@ -434,17 +474,10 @@ def controlled(peer, tmp_path):
         assert done.returncode == 0, done.stderr
 
     warnings = tmp_path / "warnings"
-    with (
-        warnings.open("w") as file,
-        subprocess.Popen(
-            list(map(str, command)), stdout=file, stderr=file, start_new_session=True
-        ) as process,
-    ):
-        try:
-            peer.ready(f"{peer.name}-0")
-            yield ctl, warnings
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
+    with warnings.open("w") as file:
+        join_command(*words, stdout=file, stderr=file)
+        peer.ready(f"{peer.name}-0")
+        yield ctl, warnings
 
 
 def test_control_api_sets_the_faults_of_drivers(controlled, peer):

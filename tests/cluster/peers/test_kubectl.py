@@ -1,15 +1,13 @@
 """The commands of kubectl in the table of docs/cluster.md, on a real control plane."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import urllib.request
 
 import pytest
 
-from tests.cluster.peers.test_logs import COMMAND, free_port
+from tests.cluster.peers.processes import free_port
 from tools.cluster.build import BuildError, binaries
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
@@ -48,22 +46,15 @@ def peer(make_peer, request):
 
 
 @pytest.fixture
-def names(peer, control_plane):
+def names(join_command, peer, control_plane):
     """Two nodes that serve the requests of kubectl."""
     pair = control_plane.serving_pair("nodes")
-    command = [COMMAND, "join", "--kubeconfig", peer.kubeconfig, "--prefix", peer.name]
-    command += ["--nodes", "2", "--label", f"group={peer.name}"]
-    command += ["--http", f"0.0.0.0:{free_port()}", "--http-allow-remote"]
-    command += ["--http-certificate", pair.certificate, pair.key]
+    words = ["--prefix", peer.name, "--nodes", "2", "--label", f"group={peer.name}"]
+    words += ["--http", f"0.0.0.0:{free_port()}", "--http-allow-remote"]
+    join_command(*words, "--http-certificate", pair.certificate, pair.key)
     names = [f"{peer.name}-{index}" for index in range(2)]
-    with subprocess.Popen(
-        list(map(str, command)), stdout=subprocess.DEVNULL, start_new_session=True
-    ) as process:
-        try:
-            peer.ready(*names)
-            yield names
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
+    peer.ready(*names)
+    return names
 
 
 @pytest.fixture
@@ -120,6 +111,29 @@ def test_workloads(kubectl, names, peer):
     kubectl("delete", "deployment/web")
 
 
+def test_objects(kubectl, names, peer, monkeypatch):
+    wait_for_account(peer)
+    keys = ("terminationGracePeriodSeconds", "tolerations")
+    spec = {key: WEB["spec"]["template"]["spec"][key] for key in keys}
+    overrides = json.dumps({"spec": {**spec, "nodeSelector": {"group": peer.name}}})
+    kubectl("run", "one", "--image=example.com/one", "--port=80", f"--overrides={overrides}")
+    kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=100s")
+    assert "Scheduled" in kubectl("events", "--for", "pod/one")
+    kubectl("label", "pod", "one", "team=a")
+    kubectl("patch", "pod", "one", "-p", json.dumps({"metadata": {"labels": {"team": "b"}}}))
+    monkeypatch.setenv("KUBE_EDITOR", "sed -i 's/team: b/team: c/'")
+    kubectl("edit", "pod", "one")
+    assert kubectl("get", "pod", "one", "-o", "jsonpath={.metadata.labels.team}") == "c"
+    kubectl("expose", "pod", "one")
+    address = kubectl("get", "pod", "one", "-o", "jsonpath={.status.podIP}")
+    endpoints = ("get", "endpointslices", "-o", "jsonpath={.items[*].endpoints[*].addresses[*]}")
+    peer.wait(lambda: kubectl(*endpoints) == address)
+    kubectl("create", "deployment", "web", "--image=example.com/web", "--replicas=0")
+    kubectl("autoscale", "deployment", "web", "--cpu-percent=50", "--max=10")
+    assert "Deployment/web" in kubectl("get", "hpa", "web")
+    kubectl("delete", "pod/one", "service/one", "deployment/web", "hpa/web")
+
+
 @pytest.fixture
 def pod(kubectl, names, peer):
     spec = {**WEB["spec"]["template"]["spec"], "nodeName": names[0]}
@@ -173,11 +187,15 @@ def test_exec_and_port_forward(kubectl, pod, peer):
             process.terminate()
 
 
-def test_debug_and_resize(kubectl, pod, peer):
+def test_debug_and_resize(kubectl, pod, names, peer):
     kubectl("debug", "web", "--image=example.com/shell", "-c", "shell", "--", "sh")
     shell = "{.status.ephemeralContainerStatuses[0].state.running.startedAt}"
     kubectl("wait", f"--for=jsonpath={shell}", "pod/web", "--timeout=100s")
     assert "container shell started" in kubectl("logs", "web", "-c", "shell")
+    assert "container main started" in kubectl("logs", "-f", "web")
+    words = ("debug", "web", "-i", "--image=example.com/shell", "-c", "other", "--", "sh")
+    assert "container other started" in kubectl(*words)
+    kubectl("debug", f"node/{names[0]}", "--image=example.com/shell")
     if peer.minor < 33:
         pytest.skip("the API server is older than 1.33")
     sizes = {"name": "main", "resources": {"requests": {"cpu": "1500m", "memory": "96Mi"}}}

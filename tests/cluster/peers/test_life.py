@@ -3,7 +3,7 @@
 import pytest
 
 from devicemanager.client.api import node_path, pod_path
-from devicemanager.client.errors import ClusterError, Forbidden, NotFound
+from devicemanager.client.errors import ApiError, ClusterError, Forbidden, NotFound
 from devicemanager.cluster import Cluster
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.durations import Range
@@ -94,6 +94,13 @@ def test_pod_that_cannot_be_aligned_is_rejected(cluster, peer):
         "Pod was rejected: Resources cannot be allocated with Topology locality"
     )
     assert not allocated(node)
+
+
+def test_pod_with_an_invalid_quantity_is_refused(peer):
+    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "much"}}}
+    text = 'Pod in version "v1" cannot be handled as a Pod: quantities must match the regular'
+    with pytest.raises(ApiError, match=text):
+        peer.pod("a", containers=[container])
 
 
 def test_deleted_pod_frees_its_devices(cluster, peer):

@@ -1,16 +1,18 @@
 """What a node must do as a kubelet does, on the fake and on a real control plane."""
 
+import time
 from functools import partial
 
 import pytest
 
 from devicemanager.client.api import node_path, pod_path
-from devicemanager.client.errors import ClusterError, Invalid, NotFound
+from devicemanager.client.errors import ClusterError, Forbidden, Invalid, NotFound
 from devicemanager.client.lease_controller import HOLDER
-from devicemanager.cluster import Cluster
+from devicemanager.cluster import Cluster, NodeSpecs
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.core.quantity import Quantity
 from devicemanager.kubelet.settings import Settings
+from devicemanager.objects.status.times import micro_timestamp
 
 GPU = "vendor.com/gpu"
 
@@ -56,14 +58,45 @@ def test_name_of_a_force_deleted_pod_returns_on_another_node(peer):
 
 def test_nodes_of_a_live_process_are_not_taken_over(cluster, peer):
     (node,) = join(cluster, peer)
-    lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node.name}"
-    peer.wait(lambda: peer.request("GET", lease))
-    change = {"metadata": {"annotations": {HOLDER: "elsewhere/7"}}}
-    peer.request("PATCH", lease, change, patch="merge")
+    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node.name}"
+    peer.wait(lambda: peer.request("GET", path))
+    # Now only the test renews the lease, so it decides who holds it, and until when.
+    cluster.leave([node.name], "keep")
+
+    def renewed(seconds_ago):
+        spec = {"renewTime": micro_timestamp(time.time() - seconds_ago)}
+        spec["leaseDurationSeconds"] = 1000
+        change = {"metadata": {"annotations": {HOLDER: "elsewhere/7"}}, "spec": spec}
+        peer.request("PATCH", path, change, patch="merge")
+
     with Cluster.connect(peer.kubeconfig) as second:
+        renewed(0)
         with pytest.raises(ClusterError, match="process 7 on elsewhere runs the existing node"):
-            second.check([node.name])
+            join(second, peer)
+        assert not second.nodes
         assert second.check([node.name], take_over=True).existing == {node.name}
+        renewed(1001)
+        (taken_over,) = join(second, peer)
+        assert taken_over.uid == node.uid
+        peer.pod("a")
+        peer.phase("a", "Running")
+
+
+def test_processes_share_the_shards(peer):
+    def share(cluster, identity):
+        options = NodeOptions(labels={"group": peer.name})
+        specs = NodeSpecs.numbered(peer.name, 4, {GPU: 1}, options=options)
+        cluster.join_shards(specs, 2, peer.name, identity)
+
+    with Cluster.connect(peer.kubeconfig) as second:
+        with Cluster.connect(peer.kubeconfig, leave="keep") as first:
+            share(first, "first")
+            peer.wait(lambda: len(first.nodes) == 4)
+            share(second, "second")
+            peer.wait(lambda: (len(first.nodes), len(second.nodes)) == (2, 2))
+            assert not first.nodes.keys() & second.nodes.keys()
+        peer.wait(lambda: len(second.nodes) == 4)
+        peer.ready(*second.nodes)
 
 
 def test_pods_that_do_not_fit_the_node_are_rejected(cluster, peer):
@@ -101,6 +134,21 @@ def test_status_with_another_uid_is_refused(cluster, peer):
     body = {"metadata": {"uid": "other"}, "status": {"message": "late"}}
     with pytest.raises(Invalid, match=r"metadata\.uid: .*field is immutable"):
         peer.request("PATCH", pod_path(peer.name, "a", "status"), body, patch="strategic")
+    assert "message" not in peer.get("a")["status"]
+
+
+def test_node_can_write_only_its_own_pods(cluster, peer):
+    """The difference that ``--as-nodes`` makes (NodeRestriction)."""
+    first, second = join(cluster, peer, 2)
+    peer.pod("a", nodeName=first.name)
+    peer.phase("a", "Running")
+    rule = f'node "{second.name}" can only {{}} pods with spec.nodeName set to itself'
+    status = {"status": {"message": "late"}}
+    path = pod_path(peer.name, "a", "status")
+    with pytest.raises(Forbidden, match=rule.format("update pod status for")):
+        peer.request("PATCH", path, status, patch="strategic", user=second.name)
+    with pytest.raises(Forbidden, match=rule.format("delete")):
+        peer.request("DELETE", pod_path(peer.name, "a"), {}, user=second.name)
     assert "message" not in peer.get("a")["status"]
 
 
