@@ -241,6 +241,7 @@ def _run(args: argparse.Namespace) -> int:
         chosen_checks,
         known_ids,
         program_of,
+        report_one_instance,
         report_unused_hooks,
     )
     from devicemanager.conformance import Profile, Waivers, run, write
@@ -278,6 +279,7 @@ def _run(args: argparse.Namespace) -> int:
         raise CommandError("--write-tests is for plugins: omit it for a DRA driver")
     chosen = chosen_checks(args, suite)
     report_unused_hooks(program, suite, chosen)
+    report_one_instance(args, program)
     options = {
         "limits": limits,
         "seed": args.seed,
@@ -377,7 +379,8 @@ def _on_every_version(
         # Verdicts are not printed one by one, because the table shows them.
         reports.append(_report_of(args, start, len(chosen), settings, lambda *_: None))
         if args.output == "text":
-            print(f"kubelet {version}: {reports[-1].summary}", flush=True)
+            summary, profile_text = reports[-1].summary, reports[-1].profile_text
+            print(clean(f"kubelet {version}: {summary}; {profile_text}"), flush=True)
     if args.output == "json":
         print_json("check-versions", {"reports": [report.data() for report in reports]})
     else:
@@ -419,4 +422,5 @@ class _Progress:
             print("\nskipped checks that would run with:")
         for need, checks in report.lacking.items():
             print(f"  {need}: {' '.join(checks)}")
-        print(f"\n{report.summary}; {report.profile_text}")
+        print()
+        print(clean(f"{report.summary}; {report.profile_text}"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from devicemanager.conformance.drivers import DriverLimits, DriverUnderTest
     from devicemanager.conformance.suite import Suite
 
-__all__ = ["chosen_checks", "known_ids", "program_of", "report_unused_hooks"]
+__all__ = ["chosen_checks", "known_ids", "program_of", "report_one_instance", "report_unused_hooks"]
 
 
 def chosen_checks(args: argparse.Namespace, suite: Suite | None = None) -> Sequence[Check]:
@@ -101,7 +101,7 @@ def _is_driver(args: argparse.Namespace, plugin: PluginUnderTest, limits: Driver
     from devicemanager.observe.terminal.progress import Work
 
     stages = Stages()
-    with Work("recognize the program", 1) as work:
+    with Work("first start of the program", 1) as work:
         found = run_until_signal(
             partial(
                 is_driver,
@@ -169,6 +169,18 @@ def _hardware(args: argparse.Namespace) -> Hardware:
         )
     numa = None if args.numa is None else read_numa(args.numa).topology
     return Hardware(numa=numa, dev=args.dev, sys=args.sys, cdi=args.cdi)
+
+
+def report_one_instance(args: argparse.Namespace, program: PluginUnderTest) -> None:
+    """Print a line if only one instance of the program can run at a time, although ``--jobs``
+    allows more."""
+    if args.jobs > 1 and program.needs_one_instance:
+        print(
+            "check: one instance at a time, because the hooks prepare and cleanup may change the "
+            "directories of --dev, --sys or --cdi, which all instances share. If they change only "
+            "one instance, name its directory {root} in them",
+            file=sys.stderr,
+        )
 
 
 def report_unused_hooks(program: PluginUnderTest, suite: Suite, chosen: Sequence[Check]) -> None:

@@ -149,6 +149,17 @@ class CheckRun(SuiteRun):
     def device_counts(self) -> Mapping[str, int]:
         return {name: len(self.devices(name)) for name in self.resources}
 
+    def why_unusable(self) -> str:
+        if any(device.health == "Healthy" for _, device in self.every_device()):
+            return ""
+        lists = [
+            f"the device list of {name} has {counted(count, 'device')}, none is healthy"
+            if count
+            else f"the device list of {name} is empty"
+            for name, count in self.device_counts().items()
+        ]
+        return f"{', and '.join(lists)}: {self.plugin.under_test.advice_on_devices}"
+
     def devices(self, resource: str | None = None) -> list[dp.Device]:
         """Return the devices in the newest device list of a resource, by default of the check's
         ``resource``."""
@@ -163,7 +174,9 @@ class CheckRun(SuiteRun):
         devices = self.devices(resource)
         ids = list(dict.fromkeys(each.ID for each in devices if each.health == "Healthy"))
         if len(ids) < least:
-            raise Skipped(f"needs {counted(least, 'healthy device')}, the plugin has {len(ids)}")
+            raise Skipped(
+                f"needs {counted(least, 'healthy device')}, the plugin has {len(ids) or 'none'}"
+            )
         return ids
 
     def every_device(self) -> Iterator[tuple[str, dp.Device]]:
@@ -259,7 +272,7 @@ class CheckRun(SuiteRun):
         # Stop waiting if the plugin exits, to report the crash immediately.
         took = self.until_registered(is_done, seconds)
         if self.plugin.has_exited:
-            raise Lost(f"the plugin exited after {after}: {self.plugin.exit_text()}")
+            raise Lost(f"the plugin exited after {after}: {self.exit_reason}")
         if took is None:
             raise Lost(self._why_lost(since, seconds, after))
         if not self._registered_before:
@@ -320,7 +333,7 @@ class CheckRun(SuiteRun):
         """Return the end of an error text: which other resources the plugin has registered. Empty
         if there are none."""
         if not self.observed.has_tried_to_register:
-            return f": {self.silence}"
+            return f": {self.why_silent}"
         names = {str(call.resource) for call in self.observed.registrations(since)}
         others = sorted(names - {*self.resources})
         return f"; it registered {', '.join(others)} instead" if others else ""

@@ -6,14 +6,16 @@ import itertools
 import re
 from collections.abc import Iterable
 
-__all__ = ["crash_line", "without_stacks"]
+__all__ = ["crash_line", "without_registers", "without_stacks"]
 
 # Go prints stacks for some fatal log messages, too. So only the line of the crash counts.
 _CRASH = re.compile(
     r"^(panic: |fatal error: |unexpected fault address |thread '.*' (\(\d+\) )?panicked at )"
 )
 _LONGEST = 200
-_STACK = re.compile(r"goroutine \d+ |(SIG[A-Z]+|PC)[:=]|(r\w{1,5}|[cfg]s) +0x[0-9a-f]+$")
+_REGISTER = re.compile(r"(r\w{1,5}|[cfg]s|lr|sp|pc|fault) +0x[0-9a-f]+$")
+"""Registers in a stack dump of Go, on amd64 and arm64."""
+_STACK = re.compile(rf"goroutine \d+ |(SIG[A-Z]+|PC)[:=]|{_REGISTER.pattern}")
 """Headers and registers in a stack dump of Go."""
 
 
@@ -21,6 +23,12 @@ def crash_line(lines: Iterable[str]) -> str:
     """Return the first line of a panic of Go or Rust in a plugin's output; empty if there is
     none."""
     return next((line[:_LONGEST] for line in lines if _CRASH.match(line)), "")
+
+
+def without_registers(lines: Iterable[str]) -> list[str]:
+    """Return the lines without the registers at the end of a stack dump of Go. They say nothing
+    about a plugin, and would displace the frames of the goroutines."""
+    return [line for line in lines if not _REGISTER.match(line)]
 
 
 def without_stacks(lines: Iterable[str]) -> list[str]:

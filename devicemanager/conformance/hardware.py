@@ -55,7 +55,13 @@ class Hardware:
     @property
     def has_directories(self) -> bool:
         """True if a declared directory replaces a directory of this machine."""
-        return any((self.dev, self.sys, self.cdi))
+        return bool(self.declared)
+
+    @property
+    def declared(self) -> list[str]:
+        """The declared directories, each with its option, such as ``/tmp/dev (--dev)``."""
+        options = {"--dev": self.dev, "--sys": self.sys, "--cdi": self.cdi}
+        return [f"{path} ({option})" for option, path in options.items() if path is not None]
 
     def in_place_of(self, path: str) -> tuple[str, Path | None]:
         """Return the name of the option for hardware at ``path``, and the declared directory.

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from devicemanager.conformance.crash import without_registers
 from devicemanager.conformance.outcomes import Failed, Line
 from devicemanager.core.printable import printable
 from devicemanager.events.calls import Call, Mark
@@ -204,7 +205,7 @@ class Timeline:
             for process in self._processes
             for line in process.output()[self._old_lines.get(process, 0) :]
         ]
-        return tuple(printable(line) for line in lines[-_OUTPUT_LINES:])
+        return tuple(printable(line) for line in without_registers(lines)[-_OUTPUT_LINES:])
 
 
 def parsed_list(call: Call) -> dp.ListAndWatchResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import threading
@@ -47,6 +48,10 @@ The placeholders are ``id``, ``pid``, ``plugin_dir`` and ``root``.
 
 _HOOK_SECONDS = 30.0
 _LONGEST_LINE = 500
+_OF_INSTANCE = ("{root}", "{plugin_dir}")
+"""Placeholders of hooks that name a directory of one instance of the plugin."""
+_PATH = re.compile(r"(?<![\w./-])/(?:sys|dev|var/lib/kubelet)(?:/[\w.,:@+%*-]+)*")
+"""Paths in a program's output about which the suite can give advice."""
 _PLACEHOLDERS = tuple(f"{{{each}}}" for each in OF_PLUGINS)
 """Placeholders for the kubelet's paths in the plugin's command and environment variables."""
 
@@ -108,6 +113,8 @@ class PluginUnderTest:
 
     kind: ClassVar[str] = "plugin"
     """The kind of program, in texts of the suite."""
+    node_paths_option: ClassVar[str] = "--at-node-paths"
+    """Option with which a program finds the kubelet at ``/var/lib/kubelet``."""
 
     def __attrs_post_init__(self) -> None:
         # A driver has all placeholders. The suite recognizes it by those of drivers.
@@ -128,6 +135,11 @@ class PluginUnderTest:
         return Path(self.command[0]).name
 
     @property
+    def has_node_paths(self) -> bool:
+        """True if the program finds the kubelet at ``/var/lib/kubelet``, as on a node."""
+        return self.at_node_paths or self.hardware.has_directories
+
+    @property
     def advice(self) -> str:
         """Advice for a plugin that does not register, depending on how the plugin finds the
         kubelet."""
@@ -140,6 +152,58 @@ class PluginUnderTest:
             "only DEVICE_PLUGIN_DIRECTORY names the directory: use {plugin_dir} in the command or "
             "in --env, or --at-node-paths if the plugin has a fixed path"
         )
+
+    def changes_shared(self, hook: str) -> bool:
+        """True if the hook is defined and may change declared directories of hardware, which all
+        instances of the plugin share.
+
+        A command that names the directory of one instance is assumed to change only that instance.
+        """
+        if not self.hardware.has_directories or not self.has(hook):
+            return False
+        command = self.hooks[hook]
+        return callable(command) or not any(name in command for name in _OF_INSTANCE)
+
+    @property
+    def needs_one_instance(self) -> bool:
+        """True if each start or exit of an instance may change the hardware of others."""
+        return any(map(self.changes_shared, HOOKS_OF_STARTS))
+
+    @property
+    def advice_on_devices(self) -> str:
+        """Advice for a program without usable devices: where it finds them."""
+        declared = self.hardware.declared
+        if not declared:
+            return "check the hardware, or declare other hardware with --dev and --sys"
+        return f"check the hardware that the {self.kind} finds in {' and '.join(declared)}"
+
+    def advice_on_output(self, lines: Sequence[str]) -> str:
+        """Return advice if the output of a program that does not register names a path that it does
+        not find; empty otherwise. The last line with such a path decides."""
+        for line in reversed(lines):
+            for path in _PATH.findall(line):
+                if advice := self._advice_on_path(path.rstrip(".,:")):
+                    return advice
+        return ""
+
+    def _advice_on_path(self, path: str) -> str:
+        if path.startswith("/var/lib/kubelet"):
+            if self.has_node_paths:
+                return ""
+            return f"{path} is a fixed path of a node: use {self.node_paths_option}"
+        option, directory = self.hardware.in_place_of(path)
+        if not option:
+            return ""
+        if directory is None:
+            if os.path.lexists(path):
+                return ""
+            return (
+                f"{path} does not exist on this machine: use --{option} DIR, with the files that "
+                f"the {self.kind} needs in place of /{option}"
+            )
+        if os.path.lexists(directory / os.path.relpath(path, f"/{option}")):
+            return ""
+        return f"{path} does not exist in {directory} (--{option}): create it there"
 
     def has(self, hook: str) -> bool:
         """True if the hook with this name is defined."""

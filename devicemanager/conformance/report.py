@@ -14,6 +14,7 @@ from devicemanager.conformance.outcomes import Line, Outcome, Profile, Severity
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.conformance.registry import Check
 from devicemanager.conformance.suite import PLUGINS, Suite
+from devicemanager.core.printable import counted
 
 __all__ = ["SCHEMA", "Cause", "Report", "Verdict", "outcome_counts"]
 
@@ -129,6 +130,8 @@ class Report:
     seconds: float
     suite: Suite = PLUGINS
     """The suite of the run. It has the families, and the conditions for profiles."""
+    why_unusable: str = ""
+    """Why no check can use a device, such as that none is healthy; empty if there are devices."""
 
     @property
     def counts(self) -> dict[Outcome, int]:
@@ -223,10 +226,9 @@ class Report:
         ]
         if reasons:
             return "; ".join(reasons)
-        run = {verdict.check.id for verdict in self.verdicts}
-        wanted = [each for each in self.suite.checks() if each.belongs_to(profile)]
-        if left_out := sum(each.id not in run for each in wanted):
-            return f"checks of {profile.value} that were not selected: {left_out} of {len(wanted)}"
+        if left_out := len(self._left_out(profile)):
+            wanted = sum(each.belongs_to(profile) for each in self.suite.checks())
+            return f"checks of {profile.value} that were not selected: {left_out} of {wanted}"
         carried_out = Counter(
             each.check.family
             for each in self.verdicts
@@ -234,30 +236,68 @@ class Report:
         )
         for family, least in self.suite.least[profile].items():
             if carried_out[family] < least:
-                return (
+                reason = (
                     f"too few checks of {self.suite.families[family]} were carried out: "
                     f"{carried_out[family]}, at least {least} needed"
                 )
+                return f"{self.why_unusable}; {reason}" if self.why_unusable else reason
         return ""
+
+    def without(self, profile: Profile) -> list[Verdict]:
+        """Return the checks of a profile that were skipped because the run lacks hooks or
+        options."""
+        return [each for each in self.verdicts if each.needs and each.check.belongs_to(profile)]
+
+    def _without_text(self, profile: Profile) -> str:
+        """Return a text such as ``without 2 MUST checks that need hooks: W06 W07``; empty if no
+        check lacks hooks or options."""
+        skipped = self.without(profile)
+        kinds = {need.partition(" ")[0] for each in skipped for need in each.needs}
+        needed = " or ".join(f"{kind}s" for kind in sorted(kinds))
+        parts = []
+        for severity in (Severity.MUST, Severity.SHOULD):
+            if ids := [each.check.id for each in skipped if each.check.severity is severity]:
+                need = "" if parts else f" that {'needs' if len(ids) == 1 else 'need'} {needed}"
+                parts.append(f"{counted(len(ids), f'{severity} check')}{need}: {' '.join(ids)}")
+        return f"without {', and '.join(parts)}" if parts else ""
 
     @property
     def profile_text(self) -> str:
         """Text about the passed profile and the next profile, such as ``profile core passed; not
-        resilient: K01 failed``."""
+        resilient: K01 failed``.
+
+        It names the checks of the passed profile that were skipped because the run lacks hooks.
+        """
         passed = self.profile
         next_one = next(filter(self.obstacle, Profile), None)
         if passed is None:
             return f"no profile passed: {self.obstacle(Profile.CORE)}"
-        text = f"profile {passed.value} passed"
+        without = self._without_text(passed)
+        text = f"profile {passed.value} passed" + (f", {without}" if without else "")
         return f"{text}; not {next_one.value}: {self.obstacle(next_one)}" if next_one else text
 
     def exit_status(self, profile: Profile = Profile.COMPLETE) -> int:
         """Return 2 if the suite failed to run a check of the profile. Otherwise return 1 if a check
-        of the profile failed, or 0 if none failed."""
+        of the profile failed, or 0 if none failed.
+
+        In a run of all checks of the profile, also return 1 if too few were carried out: then the
+        plugin does not pass the profile.
+        """
         failed = self.failed(profile)
         if any(each.outcome is Outcome.ERROR for each in failed):
             return 2
-        return 1 if failed else 0
+        if self._left_out(profile):
+            return 1 if failed else 0
+        # A profile includes all earlier ones.
+        every = list(Profile)
+        return 1 if any(map(self.obstacle, every[: every.index(profile) + 1])) else 0
+
+    def _left_out(self, profile: Profile) -> list[Check]:
+        """Return the checks of a profile that were not selected."""
+        run = {verdict.check.id for verdict in self.verdicts}
+        return [
+            each for each in self.suite.checks() if each.belongs_to(profile) and each.id not in run
+        ]
 
     def data(self) -> dict[str, Any]:
         """Return the report as JSON data, as described in docs/json.md."""
@@ -270,6 +310,9 @@ class Report:
             "seconds": round(self.seconds, 3),
             "profile": None if self.profile is None else self.profile.value,
             "profile_text": self.profile_text,
+            "profile_without": [
+                each.check.id for each in (self.without(self.profile) if self.profile else ())
+            ],
             "counts": {outcome.value: count for outcome, count in self.counts.items()},
             "causes": [each.data() for each in self.causes],
             "checks": [verdict.data() for verdict in self.verdicts],
@@ -298,6 +341,11 @@ def _root(id_: str, bad: Mapping[str, Verdict]) -> str:
     """Return the ID of the failed check that shows the cause of a failure best."""
     if id_ in bad:
         for cause in bad[id_].check.effect_of:
-            if cause in bad:
+            if cause in bad and not _differ(bad[id_], bad[cause]):
                 return _root(cause, bad)
     return id_
+
+
+def _differ(one: Verdict, other: Verdict) -> bool:
+    """True if the two failures have different symptoms of their own, so different causes."""
+    return bool(one.symptom and other.symptom) and one.symptom != other.symptom

@@ -12,7 +12,9 @@ Theory of operation. A run takes four steps.
 3. *Lanes.* The remaining checks are distributed to lanes, which run in parallel (``jobs``). One
    lane has the checks of scene IDLE, on a shared stage that has been idle for some time. One lane
    has the checks of scene REGISTERED, which run one after another on the stage of step 2. Each
-   check of scene OWN has a separate lane and stage.
+   check of scene OWN has a separate lane and stage. Hooks may change declared directories of
+   hardware, which all instances of the plugin share. Then the checks that use these hooks run last,
+   one at a time (``_last``). If ``prepare`` or ``cleanup`` may change them, all lanes do so.
 4. *Verdicts.* The exception that a check raises determines the outcome (``_judge``). Then waivers
    are applied, and a failure or warning gets the timeline.
 
@@ -62,7 +64,7 @@ from devicemanager.conformance.registry import Check
 from devicemanager.conformance.report import Report, Verdict
 from devicemanager.conformance.stage import OnWait, Stage, Stages
 from devicemanager.conformance.suite import PLUGINS, Suite
-from devicemanager.conformance.suite_run import SuiteRun
+from devicemanager.conformance.suite_run import NOTHING, SuiteRun
 from devicemanager.conformance.waivers import Waivers
 from devicemanager.core.printable import printable
 from devicemanager.kubelet.settings import Settings
@@ -145,6 +147,7 @@ def run(
         runner.settings.kubelet_version,
         time.monotonic() - begin,
         suite,
+        runner.why_unusable,
     )
 
 
@@ -169,6 +172,8 @@ class _Runner:
     stages: Stages
     suite: Suite
     resources: tuple[str, ...] = ()
+    why_unusable: str = ""
+    """Why the plugin had no usable device after its first start; empty if it had one."""
     _device_counts: dict[str, int] = attrs.field(factory=dict)
     """Number of devices by resource. Empty while it is not known."""
     _causes: dict[str, str] = attrs.field(factory=dict)
@@ -222,24 +227,12 @@ class _Runner:
         for id_, decided in self._decided.items():
             if id_ not in chosen:
                 decided.set()
-        lanes = list(self._lanes(rest, stage, jobs))
-        taking = threading.Lock()
-
-        def take() -> Lane | None:
-            with taking:
-                return take_lane(lanes, self._is_decided) if lanes else None
-
-        def work(_worker: int) -> list[Verdict]:
-            found: list[Verdict] = []
-            while (lane := take()) is not None:
-                found += lane.run()
-            return found
-
-        # Threads are enough: checks mostly wait. They also share the lock of `on_verdict`.
-        workers = max(1, jobs)
-        with ThreadPoolExecutor(workers, thread_name_prefix="check") as pool:
-            for found in pool.map(work, range(workers)):
-                verdicts += found
+        if self.plugin.needs_one_instance:
+            jobs = 1
+        last = self._last(rest)
+        others = [each for each in rest if each not in last]
+        verdicts += self._in_parallel(list(self._lanes(others, stage, jobs)), jobs)
+        verdicts += self._in_parallel(list(self._lanes(last, None, 1)), 1)
         verdicts = self._completed(verdicts)
         # Verdicts come in any order. The report has them in the order of the checks.
         order = {each.id: place for place, each in enumerate(checks)}
@@ -285,6 +278,7 @@ class _Runner:
             counts = dict(run.device_counts())
             self.resources = tuple(sorted(self.resources, key=lambda name: not counts[name]))
             self._device_counts = counts
+        self.why_unusable = printable(run.why_unusable())
 
     def _why_skipped(self, check: Check, unregistered: str, silent: bool) -> str:
         """Return the reason to skip a check without running it; empty if the check can run.
@@ -354,6 +348,31 @@ class _Runner:
         return ""
 
     # -- lanes -------------------------------------------------------------------------
+
+    def _last(self, checks: Sequence[Check]) -> list[Check]:
+        """Return the checks that run after all others and one at a time, because their hooks change
+        hardware that all instances share. No other check waits for their verdicts."""
+        hooks = [hook for hook in self.plugin.hooks if self.plugin.changes_shared(hook)]
+        return [each for each in checks if any(map(each.may_use, hooks))]
+
+    def _in_parallel(self, lanes: list[Lane], jobs: int) -> list[Verdict]:
+        """Run lanes, up to ``jobs`` at a time, and return their verdicts."""
+        taking = threading.Lock()
+
+        def take() -> Lane | None:
+            with taking:
+                return take_lane(lanes, self._is_decided) if lanes else None
+
+        def work(_worker: int) -> list[Verdict]:
+            found: list[Verdict] = []
+            while (lane := take()) is not None:
+                found += lane.run()
+            return found
+
+        # Threads are enough: checks mostly wait. They also share the lock of `on_verdict`.
+        workers = max(1, jobs)
+        with ThreadPoolExecutor(workers, thread_name_prefix="check") as pool:
+            return [verdict for found in pool.map(work, range(workers)) for verdict in found]
 
     def _lanes(self, checks: Sequence[Check], stage: Stage | None, jobs: int) -> Iterator[Lane]:
         """Iterate over the lanes, which can run in parallel.
@@ -721,11 +740,17 @@ def why_unregistered(run: SuiteRun) -> str:
     if run.plugin.could_not_start and ": cannot be started: " in printed:
         return f"the {run.kind} did not start: {printed.removeprefix('devicemanager: ')}"
     if not run.process.is_running:
-        return (
+        text = (
             f"the {run.kind} exited before it registered: {run.plugin.exit_text()}. "
             f"It printed: {printed}"
         )
-    return (
+        return f"{text}. {run.advice_on_output}" if run.advice_on_output else text
+    text = (
         f"the {run.kind} did not register within {run.limits.start_seconds:g} s "
-        f"(limit start_seconds): {run.silence}. It printed: {printed}"
+        "(limit start_seconds)"
     )
+    if printed == NOTHING:
+        return f"{text}: {run.silence}. It printed: {printed}"
+    # The output shows the cause better than the missing call.
+    silence = f"{run.silence[:1].upper()}{run.silence[1:]}"
+    return ". ".join(filter(None, (text, f"It printed: {printed}", run.advice_on_output, silence)))

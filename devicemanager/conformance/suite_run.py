@@ -11,6 +11,7 @@ events, but not about the exit of a process or its use of memory.
 from __future__ import annotations
 
 import random
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -24,8 +25,12 @@ from devicemanager.core.printable import printable
 from devicemanager.events.calls import Mark
 from devicemanager.testing.processes import PluginProcess
 
-__all__ = ["SuiteRun"]
+__all__ = ["NOTHING", "SuiteRun"]
 
+NOTHING = "nothing"
+"""Text for a program that has printed nothing."""
+_LAST_LINES = 3
+_NUMBER = re.compile(r"\d+")
 _POLL_SECONDS = 0.02
 _FIRST_CORE_WAITS_SECONDS = 1.0
 """Seconds of a wait after which the time without a core is measured: reading it is expensive, and
@@ -75,8 +80,41 @@ class SuiteRun(ABC):
 
     @property
     def last_output(self) -> str:
-        """The last lines that the latest instance has printed, without stacks, as one line."""
-        return printable("; ".join(without_stacks(self.process.output())[-3:])) or "nothing"
+        """The last lines that the latest instance has printed, without stacks, as one line. Lines
+        that differ only in numbers are given once."""
+        lines = without_stacks(self.process.output())
+        different = {_NUMBER.sub("#", line): line for line in lines[-_LAST_LINES:]}
+        return printable("; ".join(different.values())) or NOTHING
+
+    @property
+    def advice_on_output(self) -> str:
+        """Advice for a program that does not register, if its output shows the cause; otherwise
+        empty."""
+        if not self.plugin.processes:
+            return ""
+        lines = without_stacks(self.process.output())
+        return printable(self.plugin.under_test.advice_on_output(lines[-_LAST_LINES:]))
+
+    @property
+    def why_silent(self) -> str:
+        """Error text for a program that has not tried to register: the cause in its output if there
+        is one, and ``silence``."""
+        advice = self.advice_on_output
+        if not advice:
+            return self.silence
+        return f"it printed: {self.last_output}; {advice}; {self.silence}"
+
+    @property
+    def exit_reason(self) -> str:
+        """Text about the program's exit, with advice if its output shows a missing option."""
+        advice = "" if self._registered_before else self.advice_on_output
+        text = self.plugin.exit_text()
+        return f"{text}. It printed: {self.last_output}. {advice}" if advice else text
+
+    def accepted_exit(self) -> str:
+        """Return a text for a check that passes although the plugin has exited: with an error, so
+        that something starts it again."""
+        return f"exits with an error, which is accepted: {self.plugin.exit_text()}"
 
     def step(self, text: str) -> None:
         """Add a line to the timeline about what the suite does."""
@@ -110,6 +148,10 @@ class SuiteRun(ABC):
     @abstractmethod
     def device_counts(self) -> Mapping[str, int]:
         """Return the number of devices of each resource."""
+
+    def why_unusable(self) -> str:
+        """Return a text that says why no check can use a device; empty if there are devices."""
+        return ""
 
     @abstractmethod
     def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
@@ -298,10 +340,11 @@ class SuiteRun(ABC):
             # the kubelet.
             is_known = has_advised or self.has_tried_to_register
             has_advised = True
+            advice = self.advice_on_output or self.plugin.under_test.advice
             self.stage.on_wait(
-                f"{passed:.0f} of {seconds:g} s: the {self.kind} has not registered at "
-                f"{self.registration_place}"
-                + ("" if is_known else f"; {self.plugin.under_test.advice}")
+                f"after {passed:.0f} s, the {self.kind} has not registered at "
+                f"{self.registration_place} (limit {seconds:g} s)"
+                + ("" if is_known else f"; {advice}")
             )
 
         return self.until(is_done, seconds, note)

@@ -58,7 +58,7 @@ def test_check_of_an_unregistered_plugin_ends_with_the_reason(
     soon = ["check", "--only", "R01", "--limit", "start_seconds=0.5"]
     assert main([*soon, "--", "sleep", "100"]) == 2
     waits, error = capsys.readouterr().err.splitlines()
-    assert re.match(r"check on 1\.\d+: 0 of 0\.5 s: the plugin has not registered at /", waits)
+    assert re.match(r"check on 1\.\d+: after 0 s, the plugin has not registered at /", waits)
     assert error.startswith("devicemanager: error: the plugin did not register within 0.5 s ")
     assert main([*soon, "--resource", RESOURCE, "--", "sleep", "100"]) == 1
     *_, cause, seen, where, _, last = capsys.readouterr().out.splitlines()

@@ -83,6 +83,8 @@ class Devices:
         if "shared-cards" in self.switches:  # two IDs on each card
             broken = {card(id_) for id_, each in health.items() if each != "Healthy"}
             health = {id_: "Unhealthy" if card(id_) in broken else "Healthy" for id_ in health}
+        if "all-unhealthy" in self.switches:
+            health = dict.fromkeys(health, "Unhealthy")
         if "no-break" in self.switches:
             health = dict.fromkeys(health, "Healthy")
         if "no-heal" in self.switches:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +11,14 @@ import attrs
 import grpc
 import pytest
 
-from devicemanager.conformance import Check, Limits
+from devicemanager.conformance import Check, Hardware, Limits, PluginUnderTest
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks import lifecycle
 from devicemanager.conformance.checks.allocate import _allocate_one, a19
 from devicemanager.conformance.checks.listandwatch import w10, w14
+from devicemanager.conformance.checks.steps import NO_HOT_PLUG, REMOVED_STAY
 from devicemanager.conformance.client import CallFailed
+from devicemanager.conformance.drivers import DriverUnderTest
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from protos import deviceplugin_v1beta1 as dp
 
@@ -63,11 +66,18 @@ class Run(CheckRun):
             has_exited=False,
             forget_exits=lambda: None,
             core_waits=dict,
+            processes=[],
             exit_text=lambda: "exit status 1",
             under_test=SimpleNamespace(
                 advice="advice", kind="plugin", has=lambda name: name != "recover-device"
             ),
         )
+
+
+def _registered(run: Run) -> Run:
+    """Return the run with a ``start`` that succeeds."""
+    run.start = lambda: None  # type: ignore[method-assign]
+    return run
 
 
 def test_actions_are_steps_of_the_timeline() -> None:
@@ -150,6 +160,29 @@ def test_failures_name_what_was_expected(do: Any, error: type[Exception], text: 
     assert str(raised.value) == text
 
 
+def test_plugin_without_healthy_devices_is_named_in_one_wording() -> None:
+    run = Run(dp.Device(ID="a", health="Unhealthy"))
+    for needing in (run.healthy_ids, lambda: [*run.clients_with_devices()]):
+        with pytest.raises(Skipped, match=r"^needs 1 healthy device, the plugin has none$"):
+            needing()
+
+
+def test_reason_for_unusable_devices_says_what_and_where(tmp_path: Path) -> None:
+    run = Run(dp.Device(ID="a", health="Unhealthy"))
+    run.plugin.under_test = PluginUnderTest(command=["x"])
+    assert run.why_unusable() == (
+        f"the device list of {GPU} has 1 device, none is healthy: check the hardware, or declare "
+        "other hardware with --dev and --sys"
+    )
+    empty = Run()
+    empty.plugin.under_test = PluginUnderTest(command=["x"], hardware=Hardware(dev=tmp_path))
+    assert empty.why_unusable() == (
+        f"the device list of {GPU} is empty: check the hardware that the plugin finds in "
+        f"{tmp_path} (--dev)"
+    )
+    assert Run(dp.Device(ID="a", health="Healthy")).why_unusable() == ""
+
+
 def test_change_that_lists_do_not_show_is_named() -> None:
     other = SimpleNamespace(response_bytes=b"", stream_message=2)
     run = Run(lists=lambda resource, since: [other])
@@ -163,10 +196,14 @@ def test_change_that_lists_do_not_show_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "hook"), [(a19, "add-device"), (w14, "remove-device")], ids=["A19", "W14"]
+    ("check", "hook", "symptom"),
+    [(a19, "add-device", NO_HOT_PLUG), (w14, "remove-device", REMOVED_STAY)],
+    ids=["A19", "W14"],
 )
-def test_plugin_that_sends_one_list_only_has_the_bug_of_w07(check: Check, hook: str) -> None:
-    """The hook is not the cause, and the symptom is that of one list."""
+def test_plugin_that_sends_one_list_only_has_the_bug_of_w07(
+    check: Check, hook: str, symptom: str
+) -> None:
+    """The hook is not the cause. If W07 passes, only the change of this hook is not reported."""
     run = Run(dp.Device(ID="a", health="Healthy"), is_registered=lambda since, resources: True)
     run.plugin.process = SimpleNamespace(is_running=True)
     run.client = lambda: contextlib.nullcontext(Anything())  # type: ignore[method-assign]
@@ -174,12 +211,28 @@ def test_plugin_that_sends_one_list_only_has_the_bug_of_w07(check: Check, hook: 
         check.run(run)
     assert str(raised.value) == f"{_SILENT} {hook}"
     assert raised.value.cause == "W07"
-    assert raised.value.symptom == "the kubelet still uses the first device list"
+    assert raised.value.symptom == symptom
     listed = SimpleNamespace(response_bytes=b"", stream_message=2, time=0.0)
     run.observed.lists = lambda resource, since: [listed]
     with pytest.raises(Failed) as raised:
         check.run(run)
     assert raised.value.cause == "" and "device" in str(raised.value)
+
+
+def test_w14_names_the_half_that_failed() -> None:
+    run = Run()
+    run.plugin.process = SimpleNamespace(is_running=True)
+    with pytest.raises(Failed) as raised:
+        w14.run(_registered(run))
+    assert str(raised.value) == (
+        "the plugin works without devices, but does not list the device that is added then: no "
+        "device list contains it within 0 s after add-device"
+    )
+    assert raised.value.symptom == NO_HOT_PLUG
+    run.plugin.has_exited = True
+    with pytest.raises(Failed, match="the plugin exited when it had no devices: ") as raised:
+        w14.run(run)
+    assert "exits" in raised.value.symptom
 
 
 def test_l07_does_not_blame_a_user_namespace_for_a_missing_registration(
@@ -237,8 +290,8 @@ def test_l07_accepts_a_plugin_that_exits_for_lack_of_inotify_after_its_registrat
     run.wait_registered = wait_registered
     seen = lifecycle.l07.run(run)
     assert seen == (
-        "1 inotify instance; without any: exit status 1: cannot create a watcher: too many open "
-        "files"
+        "1 inotify instance; without any: exits with an error, which is accepted: exit status 1: "
+        "cannot create a watcher: too many open files"
     )
     # The stack of a crash says nothing.
     output[:] = ["panic: nil pointer", "", "fsnotify.Add(0x1)", "\t/fsnotify/inotify.go:93 +0x57"]
@@ -248,6 +301,53 @@ def test_l07_accepts_a_plugin_that_exits_for_lack_of_inotify_after_its_registrat
     monkeypatch.setattr(lifecycle, "_registers_twice", lambda run, instances: True)
     with pytest.raises(Failed, match="its output does not mention inotify"):
         lifecycle.l07.run(run)
+
+
+def test_output_of_a_program_that_does_not_register_shows_the_cause() -> None:
+    """The texts begin with it. Repeated lines are given once."""
+    hardware = PluginUnderTest(command=["x"], at_node_paths=True)
+    run: Any = Run(has_tried_to_register=False)
+    lines = [f"{number} open /sys/class/nowhere: no such file" for number in range(3)]
+    run.plugin.process = SimpleNamespace(output=lambda: lines)
+    run.plugin.under_test, run.plugin.processes = hardware, [run.plugin.process]
+    with pytest.raises(Failed) as raised:
+        run.wait_registered(None, 0, "x")
+    advice = (
+        "it printed: 2 open /sys/class/nowhere: no such file; /sys/class/nowhere does not exist on "
+        "this machine: use --sys DIR, with the files that the plugin needs in place of /sys"
+    )
+    assert str(raised.value).startswith(f"not registered, 0 s after x: {advice}; nothing called ")
+    run.plugin.has_exited = True
+    with pytest.raises(Failed, match=r"exit status 1\. It printed: 2 open .*: use --sys DIR"):
+        run.wait_registered(None, 0, "x")
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "advice"),
+    [
+        ("cannot watch /var/lib/kubelet/device-plugins/: no", {}, "use --at-node-paths"),
+        ("cannot watch /var/lib/kubelet/device-plugins/: no", {"at_node_paths": True}, ""),
+        ("open '/dev/nowhere0': no such file", {}, "/dev/nowhere0 does not exist on this machine"),
+        ("cannot read /dev/null, sorry", {}, ""),
+        ("no /sys/kernel/nowhere", {}, ""),
+        ("no /opt/dev/nowhere", {}, ""),
+        ("ready", {}, ""),
+    ],
+)
+def test_advice_on_output(line: str, options: dict[str, bool], advice: str) -> None:
+    plugin = PluginUnderTest(command=["x"], **options)  # type: ignore[arg-type]
+    found = plugin.advice_on_output(["first", line, "exit"])
+    assert advice in found if advice else not found
+
+
+def test_advice_on_output_knows_declared_hardware(tmp_path: Path) -> None:
+    (tmp_path / "card0").touch()
+    plugin = PluginUnderTest(command=["x"], hardware=Hardware(dev=tmp_path))
+    assert plugin.advice_on_output(["no /dev/card0"]) == ""
+    text = f"/dev/card1 does not exist in {tmp_path} (--dev): create it there"
+    assert plugin.advice_on_output(["no /dev/card1:"]) == text
+    driver = DriverUnderTest(command=["x"])
+    assert driver.advice_on_output(["no /var/lib/kubelet/plugins"]).endswith("use --private-root")
 
 
 def test_failed_registration_says_what_happened_instead() -> None:
@@ -327,8 +427,8 @@ def test_wait_without_registration_gives_advice_once(monkeypatch: pytest.MonkeyP
     notes: list[str] = []
     run.stage.on_wait = notes.append
     assert run.until_registered(lambda: False, 30) is None
-    text = "of 30 s: the plugin has not registered at /kubelet.sock"
-    assert notes == [f"4 {text}; advice", f"14 {text}", f"24 {text}"]
+    text = "s, the plugin has not registered at /kubelet.sock (limit 30 s)"
+    assert notes == [f"after 4 {text}; advice", f"after 14 {text}", f"after 24 {text}"]
 
 
 @pytest.mark.parametrize(

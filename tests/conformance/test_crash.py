@@ -8,9 +8,18 @@ from typing import Any
 import pytest
 
 from devicemanager.conformance.checks import registration
-from devicemanager.conformance.crash import without_stacks
+from devicemanager.conformance.crash import without_registers, without_stacks
+from devicemanager.conformance.observations import Timeline
 from devicemanager.conformance.outcomes import Warned
 from tests.conformance.test_check_run import Run
+
+
+class _Aborted:
+    """Process with a dump that ends in many registers."""
+
+    def output(self) -> list[str]:
+        return ["main.main()", *[f"r{number:<6}0x1" for number in range(60)]]
+
 
 FATAL = "F1128 10:00:00.000000 7 main.go:16] cannot listen"
 DUMP = f"""\
@@ -53,6 +62,17 @@ def test_last_line_is_not_part_of_a_stack(output: str, last: str) -> None:
     assert without_stacks(output.splitlines())[-1] == last
 
 
+def test_registers_are_left_out_of_the_output_of_a_check() -> None:
+    """Frames of goroutines remain. A line that only begins like a register remains, too."""
+    lines = without_registers([*DUMP.splitlines(), "lr     0x1", "rack 0x10 is gone"])
+    assert lines == [*DUMP.splitlines()[:-6], "", "rack 0x10 is gone"]
+    kubelet: Any = SimpleNamespace(mark=lambda: None, clock=SimpleNamespace(time=float))
+    processes: list[Any] = []
+    timeline = Timeline(kubelet, processes)
+    processes.append(_Aborted())
+    assert timeline.output() == ("main.main()",)
+
+
 def test_output_may_have_no_other_line() -> None:
     assert without_stacks([]) == []
     assert without_stacks(["goroutine 1 [running]:", "main.main()", "\t/src/main.go:16"]) == []
@@ -66,4 +86,6 @@ def test_crash_after_a_rejection_is_a_warning() -> None:
     with pytest.raises(Warned, match="the plugin crashed after a rejected Register call: exit"):
         registration._exited_after_rejection(run)
     run.plugin.process.output = list
-    assert registration._exited_after_rejection(run) == "exit status 1"
+    assert registration._exited_after_rejection(run) == (
+        "exits with an error, which is accepted: exit status 1"
+    )

@@ -249,7 +249,7 @@ def test_reports_are_about_a_driver(form: str, tmp_path: Path) -> None:
     heading = {
         "html": "<h1>DRA driver conformance: ",
         "markdown": "## DRA driver conformance: ",
-        "badge": "<title>DRA driver: complete</title>",
+        "badge": "<title>DRA driver conformance: profile complete passed",
     }
     assert heading.get(form, "DK12") in text
 

@@ -77,6 +77,11 @@ def test_plugin_is_judged_by_declared_hardware(tmp_path: Path) -> None:
     }
 
 
+def test_t01_expects_declared_nodes() -> None:
+    [t01] = select(["T01"])
+    assert "--numa" in t01.expects and "--sys" in t01.expects
+
+
 def test_nodes_of_sysfs_are_declared_only_if_it_has_some(tmp_path: Path) -> None:
     assert not Hardware(sys=tmp_path).declares_numa
     with pytest.raises(CheckError, match="/nowhere is not a directory"):

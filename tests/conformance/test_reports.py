@@ -128,6 +128,75 @@ def test_profile_text_names_the_failures() -> None:
     assert made.profile_text == "no profile passed: A01, A02 failed"
 
 
+def _without_hooks(made: Report, **needs: str) -> Report:
+    """Return the report with checks that are skipped for lack of these hooks or options."""
+    verdicts = tuple(
+        attrs.evolve(each, outcome=Outcome.SKIP, needs=(needs[each.check.id],))
+        if each.check.id in needs
+        else each
+        for each in made.verdicts
+    )
+    return attrs.evolve(made, verdicts=verdicts)
+
+
+@pytest.mark.parametrize(
+    ("needs", "text"),
+    [
+        (
+            {"K09": "hook a", "W06": "hook a", "A03": "hook a"},
+            "profile complete passed, without 2 MUST checks that need hooks: K09 W06",
+        ),
+        (
+            {"W07": "hook a", "W08": "option --b", "W09": "hook a"},
+            "profile complete passed, without 1 MUST check that needs hooks or options: W07, and "
+            "2 SHOULD checks: W08 W09",
+        ),
+        ({"A03": "hook a"}, "profile complete passed"),
+    ],
+)
+def test_verdict_names_checks_that_were_skipped_for_lack_of_hooks(
+    needs: dict[str, str], text: str, tmp_path: Path
+) -> None:
+    made = _without_hooks(full_report(), **needs)
+    assert made.profile_text == text
+    data = made.data()
+    assert sorted(data["profile_without"]) == sorted({*needs} - {"A03"})
+    for form in FORMS:
+        write(made, form, tmp_path / form)
+        assert text in (tmp_path / form).read_text(), form
+
+
+def test_verdict_of_a_lower_profile_names_only_its_own_checks() -> None:
+    made = _without_hooks(full_report(K01=Outcome.FAIL), K09="hook a", W06="hook a", W08="hook a")
+    assert made.profile_text == (
+        "profile core passed, without 1 MUST check that needs hooks: W06; not resilient: K01 failed"
+    )
+    assert full_report(R01=Outcome.FAIL).data()["profile_without"] == []
+
+
+def test_run_of_all_checks_with_too_few_carried_out_is_not_green() -> None:
+    made = attrs.evolve(full_report(**_skipped("A", 9)), why_unusable="none is healthy")
+    assert made.profile_text == (
+        "no profile passed: none is healthy; too few checks of Allocate were carried out: 9, at "
+        "least 10 needed"
+    )
+    assert [made.exit_status(each) for each in Profile] == [1, 1, 1]
+    few = full_report(**_skipped("L", 0, Severity.SHOULD))
+    assert [few.exit_status(each) for each in Profile] == [0, 0, 1]
+    some = attrs.evolve(made, verdicts=made.verdicts[1:])
+    assert some.exit_status() == 0
+
+
+@pytest.mark.parametrize(("symptom", "count"), [("", 1), ("same", 1), ("other", 2)])
+def test_effect_with_a_symptom_of_its_own_has_another_cause(symptom: str, count: int) -> None:
+    made = report(W14=Outcome.FAIL, A19=Outcome.FAIL)
+    symptoms = {"W14": "same", "A19": symptom}
+    verdicts = tuple(attrs.evolve(e, symptom=symptoms[e.check.id]) for e in made.verdicts)
+    causes = attrs.evolve(made, verdicts=verdicts).causes
+    assert len(causes) == count
+    assert causes[0].verdict.check.id == "W14"
+
+
 def test_claims_that_a_driver_refuses_with_one_error_have_one_cause() -> None:
     checks = {each.id: each for each in driver_checks()}
     refused = "NodePrepareResources failed for claim UID {uid}: claim {uid} (claim-7-{n}): {why}"
@@ -261,6 +330,7 @@ def test_json_report_has_every_field(tmp_path: Path) -> None:
         "seconds": 3.457,
         "profile": None,
         "profile_text": "no profile passed: R01 failed",
+        "profile_without": [],
         "counts": {"fail": 1},
         "causes": [{"check": "R01", "severity": "MUST", "effects": [], "skipped": []}],
         "checks": [

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from devicemanager.conformance import (
     CheckError,
     CheckRun,
     Failed,
+    Hardware,
     Limits,
     Outcome,
     PluginUnderTest,
@@ -36,12 +38,14 @@ from devicemanager.conformance.checks.lifecycle import (
     limited_inotify,
     why_inotify_cannot_be_limited,
 )
+from devicemanager.conformance.drivers import DRIVERS
 from devicemanager.conformance.outcomes import HookFailed
 from devicemanager.conformance.registry import addresses
 from devicemanager.conformance.report import Cause
 from devicemanager.conformance.reports.text import explain
 from devicemanager.conformance.runner import Lane, in_order, take_lane
 from devicemanager.conformance.running_plugin import RunningPlugin
+from devicemanager.conformance.suite import PLUGINS
 from devicemanager.kubelet.settings import Settings
 from podresources.sockets import MAX_PATH_BYTES
 from tests.conformance.matrix import HOOKS, RESOURCE, limits, plugin
@@ -360,7 +364,7 @@ def test_wait_for_an_unregistered_plugin_gives_advice(monkeypatch: pytest.Monkey
         run(_sleeping(), select(["R01"]), limits=_SOON, settings=SETTINGS, on_wait=lines.append)
     [line] = lines
     note = re.fullmatch(
-        r"0 of 0\.5 s: the plugin has not registered at (/.*/kubelet\.sock); only "
+        r"after 0 s, the plugin has not registered at (/.*/kubelet\.sock) \(limit 0\.5 s\); only "
         r"DEVICE_PLUGIN_DIRECTORY names the directory: .* if the plugin has a fixed path",
         line,
     )
@@ -657,6 +661,135 @@ def test_one_job_never_runs_two_instances() -> None:
     report = run(known, checks, limits=short, settings=SETTINGS, jobs=1)
     assert {each.outcome for each in report.verdicts} == {Outcome.PASS}
     assert (running, most) == (0, 1)
+
+
+def _recording(ids: Sequence[str], act: Callable[[], object], *hooks: str) -> list[Check]:
+    """Return checks that call ``act`` with no plugin running."""
+
+    def function(run: CheckRun) -> None:
+        act()
+
+    return [
+        check(
+            id_,
+            Severity.MUST,
+            id_,
+            does="d",
+            expects="e",
+            production="p",
+            scene=Scene.OWN,
+            hooks=hooks,
+            needs_registration=False,
+        )(function)
+        for id_ in ids
+    ]
+
+
+def _alone(timeout: float) -> tuple[Callable[[], object], list[bool]]:
+    """Return a function that appends True to a list if no other thread calls it meanwhile."""
+    barrier, results = threading.Barrier(2), []
+
+    def meet() -> None:
+        try:
+            barrier.wait(timeout)
+            results.append(False)
+        except threading.BrokenBarrierError:
+            barrier.reset()
+            results.append(True)
+
+    return meet, results
+
+
+def test_checks_whose_hooks_change_shared_hardware_run_alone(tmp_path: Path) -> None:
+    """And last. Checks without such hooks still run in parallel."""
+    order: list[str] = []
+    meet, alone = _alone(30.0)
+    single, hooked = _alone(0.2)
+    checks = [
+        *_recording(["Z01", "Z02"], single, "break-device"),
+        *_recording(["Y01", "Y02"], meet),
+    ]
+    shared = _sleeping(
+        resources=(RESOURCE,),
+        hooks={"break-device": "rm hw/{id}"},
+        hardware=Hardware(dev=tmp_path),
+    )
+    report = run(
+        shared, checks, limits=_SOON, settings=SETTINGS,
+        on_verdict=lambda verdict: order.append(verdict.check.id),
+    )  # fmt: skip
+    assert {each.outcome for each in report.verdicts} == {Outcome.PASS}
+    assert (alone, hooked) == ([False, False], [True, True])
+    assert sorted(order[:2]) == ["Y01", "Y02"] and sorted(order[2:]) == ["Z01", "Z02"]
+
+
+def test_hook_of_each_start_that_changes_shared_hardware_allows_one_instance(
+    tmp_path: Path,
+) -> None:
+    single, alone = _alone(0.2)
+    shared = _sleeping(
+        resources=(RESOURCE,), hooks={"prepare": "touch hw/a"}, hardware=Hardware(dev=tmp_path)
+    )
+    run(shared, _recording(["Z01", "Z02"], single), limits=_SOON, settings=SETTINGS)
+    assert alone == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("hook", "dev", "is_shared"),
+    [("rm hw/{id}", True, True), ("rm {root}/{id}", True, False), ("rm hw/{id}", False, False)],
+)
+def test_hook_changes_shared_hardware(
+    hook: str, dev: bool, is_shared: bool, tmp_path: Path
+) -> None:
+    hardware = Hardware(dev=tmp_path) if dev else Hardware()
+    known = _sleeping(hooks={"prepare": hook}, hardware=hardware)
+    assert known.changes_shared("prepare") is known.needs_one_instance is is_shared
+    assert not known.changes_shared("cleanup")
+
+
+def test_no_check_waits_for_one_that_runs_last() -> None:
+    for suite in (PLUGINS, DRIVERS):
+        with_hooks = {each.id for each in suite.checks() if each.hooks or each.optional_hooks}
+        for each in suite.checks():
+            assert not with_hooks & {*each.repeats}, each.id
+
+
+def test_checks_name_an_accepted_exit() -> None:
+    """A check that passes with an exit must not sound like a failure."""
+    for path in (ROOT / "devicemanager/conformance").glob("**/checks/*.py"):
+        assert "return run.plugin.exit_text()" not in path.read_text(), path
+
+
+def test_plugin_whose_devices_are_all_unhealthy_is_not_green() -> None:
+    """The verdict begins with the cause."""
+    ill = attrs.evolve(plugin("all-unhealthy"), hooks={}, resources=(RESOURCE,))
+    report = run(ill, select(["R01", "A01"]), limits=limits(), settings=SETTINGS)
+    [verdict] = report.of(Outcome.SKIP)
+    assert verdict.seen == "needs 1 healthy device, the plugin has none"
+    text = f"the device list of {RESOURCE} has 4 devices, none is healthy: check the hardware, or"
+    assert report.why_unusable.startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "ending"),
+    [
+        ("open /sys/class/nowhere: no such file", "/sys/class/nowhere does not exist on this "
+         "machine: use --sys DIR, with the files that the plugin needs in place of /sys"),
+        ("cannot watch /var/lib/kubelet/x", "/var/lib/kubelet/x is a fixed path of a node: use "
+         "--at-node-paths"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("end", ["exit 1", "sleep 100"])
+def test_error_of_an_unregistered_plugin_begins_with_its_output(
+    line: str, ending: str, end: str
+) -> None:
+    silent = PluginUnderTest(command=["sh", "-c", f"echo '{line}'; echo '{line}'; {end}"])
+    with pytest.raises(CheckError) as raised:
+        run(silent, select(["R01"]), limits=_SOON, settings=SETTINGS)
+    text = str(raised.value)
+    assert f"It printed: {line}. {ending}" in text
+    assert text.find("nothing called") < 0
+    assert ("Nothing called Register" in text) is (end != "exit 1")
 
 
 def test_plugin_that_exits_with_the_kubelet_gets_a_verdict() -> None:

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks.steps import (
+    NO_HOT_PLUG,
     UNKNOWN_ID,
     allocate_many,
     assume_allocates,
@@ -539,10 +540,11 @@ def a19(run: CheckRun) -> None:
         return {device.ID for device in run.devices()} - before
 
     if run.until(lambda: bool(added()), run.limits.refresh_seconds) is None:
-        check_sent(run, since, "add-device")
+        check_sent(run, since, "add-device", NO_HOT_PLUG)
         raise Failed(
             f"no device list contains a new device within {run.limits.refresh_seconds:g} s: the "
-            "hook add-device must add a device that the plugin did not have"
+            "hook add-device must add a device that the plugin did not have",
+            symptom=NO_HOT_PLUG,
         )
     with run.client() as client:
         _allocate(run, client, sorted(added())[:1])

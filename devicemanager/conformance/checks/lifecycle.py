@@ -217,7 +217,6 @@ def _without_inotify(run: CheckRun) -> str:
     # Stacks of a crash name files of the inotify library.
     printed = without_stacks(run.process.output())
     messages = [printable(line) for line in printed if _INOTIFY_MESSAGE.search(line)]
-    how = run.plugin.exit_text()
     # Exit status 0 means success to a supervisor and to readers of the pod status.
     if run.process.exit_status == 0:
         raise Failed(
@@ -226,9 +225,10 @@ def _without_inotify(run: CheckRun) -> str:
         )
     if not messages:
         raise Failed(
-            f"with a limit of 0 inotify instances: {how}, and its output does not mention inotify"
+            f"with a limit of 0 inotify instances: {run.plugin.exit_text()}, and its output does "
+            "not mention inotify"
         )
-    return f"{how}: {messages[-1][:200]}"
+    return f"{run.accepted_exit()}: {messages[-1][:200]}"
 
 
 def _registers_twice(run: CheckRun, instances: int) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks.steps import (
+    NO_HOT_PLUG,
+    REMOVED_STAY,
     assume_allocates,
     assume_list,
     assume_new_list,
@@ -90,7 +92,7 @@ def w06(run: CheckRun) -> None:
     run.start()
     whole = {device.ID for device in run.devices()}
     if len(whole) < 2:
-        raise Skipped(f"needs 2 devices, the plugin has {len(whole)}")
+        raise Skipped(f"needs 2 devices, the plugin has {len(whole) or 'none'}")
     id_ = run.healthy_ids()[0]
     since = run.kubelet.mark()
     for change in (run.assume_broken, run.assume_recovered):
@@ -246,18 +248,26 @@ def w14(run: CheckRun) -> None:
 
     # Stop waiting if the plugin exits, to report the reason of the exit instead of a timeout.
     if run.until(lambda: not healthy() or not run.process.is_running, seconds) is None:
-        check_sent(run, since, "remove-device")
+        check_sent(run, since, "remove-device", REMOVED_STAY)
         raise Failed(
             f"the device list still has {counted(healthy(), 'healthy device')} {seconds:g} s after "
             "all devices were removed",
-            symptom="removed devices stay on the node",
+            symptom=REMOVED_STAY,
         )
     if run.plugin.has_exited:
-        raise Failed(f"the plugin exited when it had no devices: {run.plugin.exit_text()}")
+        raise Failed(
+            f"the plugin exited when it had no devices: {run.plugin.exit_text()}",
+            symptom="after a race at boot, the plugin exits and its pod restarts in a loop",
+        )
     run.hook("add-device")
-    if run.until(lambda: bool(healthy()), seconds) is None:
-        check_sent(run, since, "add-device")
-        raise Failed(f"no device list contains the added device within {seconds:g} s")
+    if run.until(lambda: bool(healthy()) or run.plugin.has_exited, seconds) is None:
+        raise Failed(
+            "the plugin works without devices, but does not list the device that is added then: "
+            f"no device list contains it within {seconds:g} s after add-device",
+            symptom=NO_HOT_PLUG,
+        )
+    if run.plugin.has_exited:
+        raise Failed(f"the plugin exited after add-device: {run.plugin.exit_text()}")
 
 
 @builtin

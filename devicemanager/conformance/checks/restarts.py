@@ -195,7 +195,7 @@ def _wait_for_return(run: CheckRun, since: Mark, after: str, *, may_exit: bool =
     )
     if run.plugin.has_exited:
         if may_exit:
-            return run.plugin.exit_text()
+            return run.accepted_exit()
         raise Lost(f"the plugin exited after {after}: {run.plugin.exit_text()}")
     if took is None:
         raise Lost(

@@ -14,6 +14,8 @@ from devicemanager.events.calls import Mark
 from protos import deviceplugin_v1beta1 as dp
 
 __all__ = [
+    "NO_HOT_PLUG",
+    "REMOVED_STAY",
     "UNKNOWN_ID",
     "allocate_many",
     "assume_allocates",
@@ -93,15 +95,22 @@ def assume_new_list(run: CheckRun, resource: str | None = None) -> dp.ListAndWat
         raise Skipped(str(failed), cause="W11") from None
 
 
-def check_sent(run: CheckRun, since: Mark, after: str) -> None:
+NO_HOT_PLUG = "a device that is added is not used until the plugin restarts"
+"""Symptom of a plugin that lists no added devices."""
+REMOVED_STAY = "removed devices stay on the node"
+"""Symptom of a plugin that keeps removed devices in its list as healthy."""
+
+
+def check_sent(run: CheckRun, since: Mark, after: str, symptom: str) -> None:
     """Raise Failed if the plugin has sent no device list since the mark.
 
     Take the mark ``since`` before a change of devices. The text of the error names ``after``: the
     change, such as "add-device". If check W07 fails in the same run, it reports the same fault.
-    Then the outcome of this check becomes skipped, with a reference to W07.
+    Then the outcome of this check becomes skipped, with a reference to W07. Otherwise the plugin
+    reports other changes, so ``symptom`` is that of this change only.
     """
     if silence := run.silence_since(since, after):
-        raise Failed(silence, cause="W07", symptom="the kubelet still uses the first device list")
+        raise Failed(silence, cause="W07", symptom=symptom)
 
 
 def allocate_many(run: CheckRun, client: PluginClient) -> int:

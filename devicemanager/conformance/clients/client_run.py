@@ -24,6 +24,7 @@ from devicemanager.conformance.clients.kubelet import ClientCall, ScriptedKubele
 from devicemanager.conformance.clients.limits import ClientLimits
 from devicemanager.conformance.clients.page import Scraper
 from devicemanager.conformance.clients.process import ClientProcess
+from devicemanager.conformance.crash import without_registers
 from devicemanager.conformance.outcomes import Failed, Line, Skipped
 from devicemanager.core.printable import counted, printable
 
@@ -207,7 +208,8 @@ class ClientRun:
 
     def output(self) -> tuple[str, ...]:
         """Return the last lines that the client has printed."""
-        return tuple(printable(line) for line in self.process.output()[-50:])
+        lines = without_registers(self.process.output())
+        return tuple(printable(line) for line in lines[-50:])
 
 
 def _folded(lines: list[Line]) -> Iterator[Line]:

@@ -77,6 +77,7 @@ class DriverUnderTest(PluginUnderTest):
     """Directory with the file system of the driver's container image, in which the driver runs in a
     private mount namespace; None for the file system of this host."""
     kind: ClassVar[str] = "driver"
+    node_paths_option: ClassVar[str] = "--private-root"
     reboot: bool = False
     """True if the checks may simulate a reboot, with another boot ID."""
     nri: bool = False
@@ -89,6 +90,10 @@ class DriverUnderTest(PluginUnderTest):
         needs_nri = self.nri and not any("{nri_socket}" in word for word in self._words)
         is_container = self.rootfs is not None
         return self.private_root or is_container or needs_nri or self.hardware.has_directories
+
+    @property
+    def has_node_paths(self) -> bool:
+        return self.is_private
 
     @property
     def _words(self) -> tuple[str, ...]:

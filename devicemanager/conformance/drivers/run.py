@@ -110,7 +110,7 @@ class DriverRun(SuiteRun):
 
         took = self.until_registered(lambda: self.plugin.has_exited or is_registered(), seconds)
         if self.plugin.has_exited:
-            raise Lost(f"the driver exited after {after}: {self.plugin.exit_text()}")
+            raise Lost(f"the driver exited after {after}: {self.exit_reason}")
         if took is None:
             raise Lost(self._why_lost(f"{seconds:g} s after {after}"))
         self._registered_before = True
@@ -128,7 +128,7 @@ class DriverRun(SuiteRun):
         # A driver that was registered before has found the directory.
         if self._registered_before or self.has_tried_to_register:
             return f"{text}: it has not created its socket in {self.registry} again"
-        return f"{text}: {self.silence}"
+        return f"{text}: {self.why_silent}"
 
     def instances(self) -> list[DriverInstance]:
         """Return the registered instances of the driver, the oldest first."""
@@ -173,6 +173,14 @@ class DriverRun(SuiteRun):
 
     def device_counts(self) -> Mapping[str, int]:
         return {self.driver: len(self.devices())}
+
+    def why_unusable(self) -> str:
+        if self.devices():
+            return ""
+        return (
+            f"the driver {self.driver} has published no devices: "
+            f"{self.plugin.under_test.advice_on_devices}"
+        )
 
     def incomplete(self) -> str:
         """Return what is missing in the driver's slices; empty if all pools are complete."""
@@ -277,7 +285,7 @@ class DriverRun(SuiteRun):
             raise Skipped(f"the scheduler cannot use the slices: {error}") from None
         if len(found) < least:
             raise Skipped(
-                f"needs {counted(least, 'device')} to allocate, the driver has {len(found)}"
+                f"needs {counted(least, 'device')} to allocate, the driver has {len(found) or 'none'}"
             )
         return found
 

@@ -27,8 +27,12 @@ def render(report: _Report) -> str:
     """Return a report as JUnit XML with one test suite per family. A check with a warning is a
     passed test with output."""
     xml = JUnitXml("devicemanager check")
+    # Reports of clients have no profile.
+    profile = getattr(report, "profile_text", "")
     for heading, verdicts in report.by_family():
         suite = TestSuite(heading)
+        if profile:
+            suite.add_property("profile", _text(profile))
         suite.add_testcases([_case(verdict) for verdict in verdicts])
         xml.add_testsuite(suite)
     xml.update_statistics()  # type: ignore[no-untyped-call]  # the library is only partly typed

@@ -168,7 +168,7 @@ _COLOURS = {
 }
 _SVG = """\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{text}">
-<title>{text}</title>
+<title>{title}</title>
 <rect width="90" height="20" fill="#444"/>
 <rect x="90" width="{right}" height="20" fill="{colour}"/>
 <g fill="#fff" font-family="Verdana,Geneva,sans-serif" font-size="11">
@@ -183,7 +183,8 @@ def render_badge(report: Report) -> str:
     """Return an SVG image with the passed profile: ``core``, ``resilient`` or ``complete``.
 
     If no profile is passed, the image says ``failing`` if a check of ``core`` has failed, and
-    ``incomplete`` otherwise.
+    ``incomplete`` otherwise. Its title, which a browser shows as a tooltip, says why, and which
+    checks were skipped for lack of hooks.
     """
     name = _badge_name(report)
     right = 14 + 7 * len(name)  # a character is 7 pixels wide
@@ -194,6 +195,7 @@ def render_badge(report: Report) -> str:
         name=name,
         program=report.suite.program,
         text=f"{report.suite.program}: {name}",
+        title=escape(f"{report.suite.heading}: {report.profile_text}"),
     )
 
 

@@ -69,7 +69,7 @@ def dr04(run: DriverRun) -> str:
         # With exit status 0, the pod status does not show the cause.
         if run.process.exit_status == 0:
             raise Failed("the rejected driver exited with status 0, expected non-zero")
-        return run.plugin.exit_text()
+        return run.accepted_exit()
     since = run.restart_kubelet()
     took = run.wait_registered(since, run.limits.recover_seconds, "a rejected registration")
     return f"registered {took:.1f} s after the kubelet's restart"
