@@ -285,7 +285,8 @@ class DriverRun(SuiteRun):
             raise Skipped(f"the scheduler cannot use the slices: {error}") from None
         if len(found) < least:
             raise Skipped(
-                f"needs {counted(least, 'device')} to allocate, the driver has {len(found) or 'none'}"
+                f"needs {counted(least, 'device')} to allocate, the driver has "
+                f"{len(found) or 'none'}"
             )
         return found
 
