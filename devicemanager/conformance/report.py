@@ -254,7 +254,7 @@ class Report:
         skipped = self.without(profile)
         kinds = {need.partition(" ")[0] for each in skipped for need in each.needs}
         needed = " or ".join(f"{kind}s" for kind in sorted(kinds))
-        parts = []
+        parts: list[str] = []
         for severity in (Severity.MUST, Severity.SHOULD):
             if ids := [each.check.id for each in skipped if each.check.severity is severity]:
                 need = "" if parts else f" that {'needs' if len(ids) == 1 else 'need'} {needed}"
