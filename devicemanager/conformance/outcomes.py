@@ -37,6 +37,10 @@ class HookFailed(CheckError):
     """Error of a hook that failed, such as a command with a typo. This says nothing about the
     plugin."""
 
+    def __init__(self, hook: str, text: str) -> None:
+        super().__init__(f"the hook {hook} {text}")
+        self.hook = hook
+
 
 class Severity(StrEnum):
     """Importance of a check."""

@@ -221,8 +221,7 @@ class PluginUnderTest:
             try:
                 action(values)
             except Exception as error:
-                text = f"the hook {hook} failed: {type(error).__name__}: {error}"
-                raise HookFailed(text) from error
+                raise HookFailed(hook, f"failed: {type(error).__name__}: {error}") from error
             return
         # The values are quoted: a device ID comes from the plugin and could contain shell syntax.
         command = action
@@ -239,12 +238,12 @@ class PluginUnderTest:
                 timeout=_HOOK_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            text = f"the hook {hook} still runs after {_HOOK_SECONDS:g} s: {command}"
-            raise HookFailed(text) from None
+            text = f"still runs after {_HOOK_SECONDS:g} s: {command}"
+            raise HookFailed(hook, text) from None
         if done.returncode != 0:
             printed = done.stdout.decode(errors="replace").strip().splitlines()
             last = printable(printed[-1][-_LONGEST_LINE:]) if printed else "no output"
             raise HookFailed(
-                f"the hook {hook} failed with status {done.returncode}: {last}: correct its "
-                f"command: {command}"
+                hook,
+                f"failed with status {done.returncode}: {last}: correct its command: {command}",
             )

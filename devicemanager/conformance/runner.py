@@ -23,6 +23,7 @@ Some cases need care:
 * If a check fails, later checks may fail for the same reason (``Check.repeats``). They wait for its
   verdict, and are skipped after a failure. Lanes are ordered so that a check begins before those
   that wait for it. A lane that need not wait begins before a lane that must wait.
+* If a hook fails, one check has an error. Other checks that use the hook are skipped.
 * A check may find that it cannot run because of a problem that another check reports (``cause`` of
   Skipped and Failed). Its verdict is published after all checks, when the verdict of the other
   check is known. The text then names a check only if that check failed, or was not selected.
@@ -51,6 +52,7 @@ from devicemanager.conformance.limits import Limits
 from devicemanager.conformance.outcomes import (
     CheckError,
     Failed,
+    HookFailed,
     Line,
     Lost,
     Outcome,
@@ -181,6 +183,8 @@ class _Runner:
     _supposed: dict[str, str] = attrs.field(factory=dict)
     """ID of the check that may report the cause, by ID of a check whose verdict is not published
     yet."""
+    _failed_hooks: dict[str, str] = attrs.field(factory=dict)
+    """ID of the check whose error reports that a hook has failed, by name of the hook."""
     _decided: dict[str, threading.Event] = attrs.field(factory=dict)
     """Events by ID, of checks whose failure other checks may repeat. An event is set when its check
     has ended."""
@@ -339,7 +343,11 @@ class _Runner:
 
     def _cause(self, check: Check) -> str:
         """Wait for the checks whose failure ``check`` may repeat. Return the ID of the check that
-        is the cause if one of them has failed; otherwise empty."""
+        is the cause if one of them has failed; otherwise empty. If a hook of ``check`` has failed
+        in another check, that check is the cause."""
+        for hook in check.hooks:
+            if hook in self._failed_hooks:
+                return self._failed_hooks[hook]
         for id_ in check.repeats:
             if id_ in self._decided:
                 self._decided[id_].wait()
@@ -566,6 +574,12 @@ class _Runner:
             outcome, seen = _failure(check), f"a call that should succeed: {failed}"
         except ProcessEnded:
             outcome, seen = _failure(check), f"the {run.kind} exited: {run.plugin.exit_text()}"
+        except HookFailed as failed:
+            # Several checks may run the same hook at the same time.
+            outcome, seen = Outcome.ERROR, str(failed)
+            first = self._failed_hooks.setdefault(failed.hook, check.id)
+            if first != check.id:
+                outcome, seen, cause = Outcome.SKIP, f"the hook {failed.hook} failed", first
         except Exception as error:
             outcome, seen = Outcome.ERROR, _error_text(error)
         # Checks of other scenes may stop the plugin themselves.

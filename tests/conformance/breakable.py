@@ -194,6 +194,9 @@ class Service(dp_grpc.DevicePluginServicer):
                 return
             if version == sent and "chatty" not in on:
                 continue
+            if "waits-for-readers" in on and sent >= 0 and self.streams_open() > 1:
+                time.sleep(_POLL)
+                continue
             if "delta" in on and sent >= 0:
                 health, shown = (
                     {id_: each for id_, each in health.items() if shown.get(id_) != each},
@@ -213,6 +216,9 @@ class Service(dp_grpc.DevicePluginServicer):
         while True:
             self.devices.updates.get()
             yield self.list(dict(self.devices.health))
+
+    def streams_open(self) -> int:
+        return sum(not ended.is_set() for ended in self.live)
 
     def _wake(self) -> None:
         with self.devices.changed:
@@ -282,6 +288,8 @@ class Service(dp_grpc.DevicePluginServicer):
         answer.envs["DEVICES"] = ids[-1] if "last-only" in on and ids else ",".join(sorted(ids))
         if "last-only" not in on:
             answer.envs.update({f"DEVICE_{n}": id_ for n, id_ in enumerate(sorted(set(ids)))})
+        if "variable-names" in on:
+            answer.envs.update({f"HAS_{id_}": "1" for id_ in ids})
         if "same-variable" in on:
             answer.envs["RESOURCE"] = self.resource
         if "order-matters" in on and ids:

@@ -149,6 +149,7 @@ CASES = (
     case("first-stream-only", "W11", start_seconds=10),
     case("chatty", "W12"),
     case("queue-memory", "W13", also="L04 L06", why="each list stays in memory"),
+    case("waits-for-readers", "W13", refresh_seconds=3),
     case("no-empty", "W14"),
     case("leak-handlers", "W15", stream_end_seconds=3),
     case("numa-unknown", "T01"),
@@ -325,11 +326,13 @@ SUBJECTS: Mapping[str, Subject] = {
     "three resources": Subject(
         (*GOOD, "three"), ("R01", "W15", "W06", "A01", "A05", "A10", "A16", "P01", "S01")
     ),
+    # A variable of its own for each device, and one that has only the last device.
+    "variable names": Subject(("last-only", "variable-names"), ("A13",)),
     "slow poll": Subject((*GOOD, "polls"), ("W08", "L06"), limits={"series_seconds": 3.0}),
     # It registers again when any stream ends, and the kubelet keeps its earlier connections.
     "re-registers": Subject(("any-stream", "keeps-server"), ("W15",)),
     # It sets up its watches and signal handlers only after its registration, as many plugins do.
-    "late set-up": Subject((*GOOD, "late-setup"), ("K01", "K06", "K07", "L01", "L02")),
+    "late set-up": Subject((*GOOD, "late-setup"), ("K01", "K06", "K07", "K08", "L01", "L02")),
     # It also restarts its server, so that a stream opened at that moment is lost.
     "restarts its server": Subject(("any-stream",), ("W11", "W15"), ("W11",)),
 }

@@ -44,13 +44,13 @@ _ALONE = (
     "delta", "no-break", "no-heal", "drop-broken", "no-empty", "leak-handlers",
     "accept-broken", "late-allocatable", "prepare-needs-allocate",
     "leaves-socket", "removes-others", "two-watches", "silent", "panics",
-    "first-stream-only", "no-library",
+    "first-stream-only", "no-library", "waits-for-readers",
 )  # fmt: skip
 """Switches of checks that start a plugin for themselves. Left out are those that take long, and
 those whose fault is a race that a busy machine can lose."""
 
 _TOGETHER = (
-    ("accept-unknown", "order-matters", "changes", "relative-path", "no-mount", "last-only",
+    ("accept-unknown", "order-matters", "changes", "relative-path", "no-mount",
      "bad-cdi", "bad-annotation", "shared-node"),
     ("twice-listed", "numa-unknown", "options-differ", "no-preference", "no-pre-start",
      "per-device", "registry-type"),
@@ -58,7 +58,7 @@ _TOGETHER = (
     ("numa-moves", "no-device", "no-edges", "one-preference", "prepare-unknown", "prepare-once",
      "answers-anything", "slots"),
     ("same-variable", "random-preference", "large-list", "accept-partly", "exit-on-empty"),
-    ("two-hosts",),
+    ("two-hosts", "last-only"),
     ("ignores-must", "slow-options", "needs-all", "exit-on-infeasible"),
     ("exit-on-odd-call",),
 )  # fmt: skip

@@ -260,6 +260,27 @@ def test_failed_hook_does_not_fail_the_plugin() -> None:
     assert not any("recover-device" in line.text for line in verdict.timeline)
 
 
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_failed_hook_is_reported_once(jobs: int) -> None:
+    typo = attrs.evolve(plugin(), resources=(RESOURCE,), hooks={**HOOKS, "break-device": "exit 4"})
+    report = run(typo, select(["W07", "W08", "W09"]), limits=limits(), settings=SETTINGS, jobs=jobs)
+    [error] = report.of(Outcome.ERROR)
+    skipped = report.of(Outcome.SKIP)
+    assert len(skipped) == 2 and all(
+        each.cause == error.check.id and each.seen.endswith(f"see check {error.check.id}")
+        for each in skipped
+    ), skipped
+    [cause] = report.causes
+    assert cause.verdict is error and set(cause.skipped) == set(skipped)
+
+
+def test_a_plugin_that_sends_each_list_once_is_skipped() -> None:
+    report = run(plugin("stale-handlers"), select(["W13"]), limits=limits(), settings=SETTINGS)
+    [verdict] = report.verdicts
+    assert verdict.outcome is Outcome.SKIP
+    assert "it sends each list to only one stream" in verdict.seen
+
+
 def test_failed_hook_before_the_start_is_reported_once() -> None:
     unprepared = _sleeping(resources=(RESOURCE,), hooks={"prepare": "exit 4"})
     report = run(unprepared, select(["R01", "K01", "W01"]), limits=_SOON, settings=SETTINGS)

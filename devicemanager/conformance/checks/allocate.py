@@ -393,7 +393,7 @@ def _check_both_named(
     resource: str, ids: list[str], alone: list[dict[str, str]], both: dict[str, str]
 ) -> None:
     """Raise Failed if a variable names only one device of two allocated devices, and no other
-    variable names the other device.
+    variable names the other device, with its value or with its own name.
 
     ``alone`` has the variables of the responses for each of the ``ids`` alone, ``both`` those of
     the response for both.
@@ -402,8 +402,9 @@ def _check_both_named(
         first, second = (envs[name] for envs in alone)
         if first == second or both[name] not in (first, second):
             continue
-        lost = second if both[name] == first else first
-        if not any(lost in value for value in both.values()):
+        lost, at = (second, 1) if both[name] == first else (first, 0)
+        has_own_variable = (alone[at].keys() - alone[1 - at].keys()) & both.keys()
+        if not has_own_variable and not any(lost in value for value in both.values()):
             raise Failed(
                 f"{resource}: variable {name} is {first!r} for {ids[0]}, {second!r} for {ids[1]}, "
                 f"and {both[name]!r} for both together: the value of one device is missing"

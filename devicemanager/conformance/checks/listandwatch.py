@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import unicodedata
@@ -17,6 +18,7 @@ from devicemanager.conformance.checks.steps import (
     assume_new_list,
     check_sent,
 )
+from devicemanager.conformance.client import CallFailed, ListStream
 from devicemanager.conformance.observations import EVER, parsed_list
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
@@ -212,14 +214,25 @@ def w12(run: CheckRun) -> str:
 def w13(run: CheckRun) -> str:
     run.start()
     id_ = run.healthy_ids()[0]
+    # Afterwards, only the second stream can be the reason if a change is not reported.
+    run.assume_broken(id_)
+    run.assume_recovered(id_)
     with run.client() as client, client.watch() as stream:
         assume_list(run, stream)
         before = run.plugin.usage().memory
         # Wait for each change on the kubelet's stream: otherwise the plugin may combine changes,
         # or may not have seen all of them when the memory is measured.
         for number in run.series(run.limits.changes):
-            change = run.assume_recovered if number % 2 else run.assume_broken
-            change(id_, " while a second stream is open")
+            change = run.recover_device if number % 2 else run.break_device
+            try:
+                change(id_, " while a second stream is open and not read")
+            except Failed as failed:
+                if _newest_health(run, stream, id_) == ("Healthy" if number % 2 else "Unhealthy"):
+                    raise Skipped(
+                        "the plugin sent a device list to the second stream instead of the "
+                        "kubelet's: it sends each list to only one stream"
+                    ) from None
+                raise Failed(str(failed), cause="W08", symptom=_STALLED) from None
         run.settle()
         now = run.plugin.usage().memory
         growth = now / before - 1
@@ -230,6 +243,21 @@ def w13(run: CheckRun) -> str:
         with client.watch() as fresh:
             run.first_list(fresh, "a third stream")
     return f"memory {growth:+.1%}"
+
+
+_STALLED = "the kubelet misses device changes while another stream is open and not read"
+
+
+def _newest_health(run: CheckRun, stream: ListStream, id_: str) -> str:
+    """Read all device lists that a stream has. Return the health of a device in the last one:
+    Healthy or Unhealthy, also if the list lacks it. Empty if the stream has no list."""
+    health = ""
+    with contextlib.suppress(CallFailed):
+        while True:
+            devices = stream.next(run.limits.settle_seconds).devices
+            newest = {each.ID: each.health for each in devices}
+            health = "Healthy" if newest.get(id_) == "Healthy" else "Unhealthy"
+    return health
 
 
 @builtin

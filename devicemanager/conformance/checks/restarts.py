@@ -174,6 +174,7 @@ def k07(run: CheckRun) -> str:
 @builtin
 def k08(run: CheckRun) -> str:
     run.start()
+    run.wait_set_up()
     since = run.kubelet.mark()
     run.step("end the ListAndWatch streams")
     # A broken connection has the same effect on both sides. The kubelet waits for a registration.

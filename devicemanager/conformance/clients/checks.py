@@ -15,7 +15,7 @@ import attrs
 from devicemanager.conformance.clients import content
 from devicemanager.conformance.clients.client_run import ClientRun
 from devicemanager.conformance.clients.kubelet import ClientCall, respond
-from devicemanager.conformance.clients.page import Samples, parsed
+from devicemanager.conformance.clients.page import ABOUT_THE_PROGRAM, Samples, parsed
 from devicemanager.conformance.clients.registry import client_check
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.core.printable import counted
@@ -45,10 +45,16 @@ def _is_list(call: ClientCall) -> bool:
 
 @client_check
 def c01(run: ClientRun) -> str:
-    run.start()
-    calls = run.wait_calls("the first call", 2, seconds=run.limits.call_seconds)
-    names = ", ".join(sorted({f"{call.version} {call.rpc}" for call in calls}))
-    return f"{names}; {calls[1].time - calls[0].time:.1f} s between the first two calls"
+    run.start(is_set_up=False)
+    seconds = run.limits.call_seconds
+    for count, what in ((2, "no call"), (3, "no call twice")):
+        if not run.wait_repeated(count, seconds):
+            raise Failed(
+                f"the client has repeated {what} within {seconds:g} s: it hangs or has stopped "
+                f"querying (for a longer interval, set --limit call_seconds){run.last_output()}"
+            )
+    names = ", ".join(sorted({f"{call.version} {call.rpc}" for call in run.kubelet.calls()}))
+    return f"{names}; {run.interval:.1f} s between equal calls"
 
 
 @client_check
@@ -102,6 +108,20 @@ def _survive(run: ClientRun, shown: content.Content, what: str) -> None:
     run.wait_answered(what, since, run.limits.calls)
 
 
+def _survive_and_start(run: ClientRun, shown: content.Content, what: str) -> None:
+    """Start the client on ordinary content, respond with ``shown``, and start the client again.
+
+    Some clients read the allocatable resources only at their start.
+    """
+    run.start()
+    _survive(run, shown, what)
+    run.stop()
+    since = run.kubelet.mark()
+    run.launch()
+    run.wait_calls(f"its start with {what}", 1, since=since, seconds=run.limits.start_seconds)
+    run.wait_answered(f"its start with {what}", since, run.limits.calls)
+
+
 @client_check
 def c05(run: ClientRun) -> None:
     run.start()
@@ -119,42 +139,34 @@ def c06(run: ClientRun) -> str:
         lines = run.process.output()
         return [each for each in lines if any(part in each.lower() for part in _TOO_LARGE)]
 
-    def check_accepted() -> None:
-        if run.until(lambda: bool(rejections()), _OUTPUT_SECONDS) is not None:
-            raise Failed(f"the client rejected {what}: {rejections()[0].strip()[-200:]}")
-
     try:
         _survive(run, content.huge(run.client.resources, run.limits.huge_bytes), what)
-    except Failed:
-        # A client may cancel the call as soon as it knows the size.
-        check_accepted()
-        raise
-    check_accepted()
+    finally:
+        # Examine the output of a client that stops calling, too: it names the cause.
+        if run.until(lambda: bool(rejections()), _OUTPUT_SECONDS) is not None:
+            raise Failed(f"the client rejected {what}: {rejections()[0].strip()[-200:]}")
     return f"the client accepts {what}"
 
 
 @client_check
 def c07(run: ClientRun) -> None:
-    run.start()
-    _survive(run, content.on_nodes(run.client.resources), "unknown NUMA nodes")
+    _survive_and_start(run, content.on_nodes(run.client.resources), "unknown NUMA nodes")
 
 
 @client_check
 def c08(run: ClientRun) -> None:
-    run.start()
-    _survive(run, content.on_nodes(run.client.resources, (-1,)), "the NUMA node -1")
+    _survive_and_start(run, content.on_nodes(run.client.resources, (-1,)), "the NUMA node -1")
 
 
 @client_check
 def c09(run: ClientRun) -> None:
-    run.start()
-    _survive(run, content.gone_resource(run.client.resources), "devices that are not allocatable")
+    shown = content.gone_resource(run.client.resources)
+    _survive_and_start(run, shown, "devices that are not allocatable")
 
 
 @client_check
 def c10(run: ClientRun) -> None:
-    run.start()
-    _survive(run, content.claims_only(), "pods with claims only")
+    _survive_and_start(run, content.claims_only(), "pods with claims only")
 
 
 @client_check
@@ -275,7 +287,7 @@ def c15(run: ClientRun) -> str:
 @client_check
 def c16(run: ClientRun) -> str:
     run.kubelet.versions = {"v1alpha1"}
-    run.start()
+    run.start(is_set_up=False)
     seen = _check_rate(run, run.limits.failed_calls_per_second, "a start with v1alpha1 only")
     run.wait_calls("a kubelet with v1alpha1 only", 1, since=run.kubelet.mark())
     used = {call.version for call in run.kubelet.calls() if call.code == "OK"}
@@ -290,7 +302,7 @@ def c17(run: ClientRun) -> str:
         raise Rejection("UNKNOWN", "PodResources API method disabled")
 
     run.kubelet.respond = only_list
-    run.start()
+    run.start(is_set_up=False)
     run.wait_calls("the start", run.limits.calls, is_wanted=_is_list, what="call of List")
     others = {call.rpc for call in run.kubelet.calls() if call.rpc != "List"}
     return (
@@ -402,8 +414,8 @@ def c21(run: ClientRun) -> str:
 
 
 def _moving(pages: list[Samples]) -> set[str]:
-    """Return the samples that differ between pages."""
-    names = {name for page in pages for name in page}
+    """Return the samples that differ between pages, without those about the client itself."""
+    names = {name for page in pages for name in page if not name.startswith(ABOUT_THE_PROGRAM)}
     return {name for name in names if len({page.get(name) for page in pages}) > 1}
 
 

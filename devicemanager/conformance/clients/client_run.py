@@ -71,12 +71,32 @@ class ClientRun:
         if url and self.scraper is None:
             self.scraper = Scraper(url, self.limits.scrape_seconds, self.limits.page_seconds)
 
-    def start(self) -> None:
-        """Start the kubelet and the client, and wait for its first call. Raises Failed."""
+    def start(self, *, is_set_up: bool = True) -> None:
+        """Start the kubelet and the client, and wait for its first call. Raises Failed.
+
+        If ``is_set_up`` is true, also wait until the client has repeated a call. Clients make other
+        calls at their start, and may exit if one of them fails.
+        """
         self.step("serve PodResources")
         self.kubelet.start()
         self.launch()
         self.wait_calls("its start", 1, seconds=self.limits.start_seconds)
+        if is_set_up:
+            self.wait_repeated(2, self.patience)
+
+    def wait_repeated(self, count: int, seconds: float) -> bool:
+        """Wait until the client has made the same call ``count`` times. Return False after
+        ``seconds``. Raises Failed if the client exits."""
+        took = self.until(
+            lambda: bool(self._equal_calls(count)) or not self.process.is_running, seconds
+        )
+        self.check_running("its start")
+        return took is not None
+
+    def stop(self) -> None:
+        """Stop the client. It can be started again with ``launch``."""
+        self.step("stop the client")
+        self.process.stop()
 
     def show(self, shown: content.Content, what: str) -> int:
         """Change what PodResources returns. Return a mark: later calls come after it.
@@ -95,7 +115,8 @@ class ClientRun:
         self.step(f"stop the kubelet for {away:g} s")
         self.kubelet.stop()
         time.sleep(away)
-        self.kubelet.show(content.ordinary(self.client.resources, first=4))
+        # Some clients show only the number of devices, so this number must change, too.
+        self.kubelet.show(content.ordinary(self.client.resources, first=4, count=3))
         mark = self.kubelet.mark()
         self.step("serve PodResources again")
         self.kubelet.start()
@@ -144,7 +165,7 @@ class ClientRun:
             if took is None:
                 raise Failed(
                     f"no {what} within {seconds:g} s after {after}: the client runs, but hangs or "
-                    f"has stopped querying{self._last_output()}"
+                    f"has stopped querying{self.last_output()}"
                 )
             known = len(found)
         self.step(f"{counted(known, 'call')} after {after}")
@@ -162,6 +183,30 @@ class ClientRun:
             return call.code == "OK" and (call.rpc == "List" or not lists)
 
         self.wait_calls(after, count, since=since, is_wanted=is_wanted, what="answered call")
+
+    @property
+    def interval(self) -> float | None:
+        """Seconds between the second and the third of equal calls; None if no call was made three
+        times.
+
+        A client may make different calls in a row, and its first query may follow a test call at
+        once. So the time between the first two calls is not its interval.
+        """
+        times = self._equal_calls(3)
+        return times[2] - times[1] if times else None
+
+    def _equal_calls(self, count: int) -> list[float]:
+        """Return the times of the first call that was made ``count`` times. Empty if there is
+        none."""
+        times: dict[tuple[str, str, bytes], list[float]] = {}
+        for call in self.kubelet.calls():
+            # A call that has not ended may not have its request yet.
+            if call.code is not None:
+                equal = times.setdefault((call.version, call.rpc, call.request), [])
+                equal.append(call.time)
+                if len(equal) == count:
+                    return equal
+        return []
 
     def check_running(self, after: str) -> None:
         """Raise Failed if the client has exited. The text of the error names ``after``: what
@@ -191,7 +236,9 @@ class ClientRun:
             raise Skipped("needs --metrics URL")
         return self.scraper
 
-    def _last_output(self) -> str:
+    def last_output(self) -> str:
+        """Return the end of an error text: the last line that the client has printed. Empty if it
+        has printed nothing."""
         lines = [line for line in self.process.output() if line.strip()]
         return f"; it printed: {printable(lines[-1].strip())[:200]}" if lines else ""
 

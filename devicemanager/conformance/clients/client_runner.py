@@ -153,8 +153,7 @@ class _Runner:
             calls = run.kubelet.calls()
             if outcome is Outcome.FAIL and not calls and run.process.is_running:
                 seen += f"; {self._client.advice}"
-            if check.id == client_checks()[0].id and len(calls) > 1:
-                interval = calls[1].time - calls[0].time
+            if check.id == client_checks()[0].id and (interval := run.interval) is not None:
                 least = self._limits.least_wait_seconds
                 self._patience = min(
                     self._limits.call_seconds, max(least, least / 2 + _INTERVALS * interval)

@@ -41,9 +41,15 @@ def device_id(index: int) -> str:
     return f"GPU-00000000-0000-4000-8000-{index:012d}"
 
 
+def _device_ids(index: int) -> tuple[str, str]:
+    """Return two IDs for this number: the UUID of a GPU and a PCI address. Some clients show only
+    IDs of one form."""
+    return device_id(index), f"0000:{16 + index:02x}:00.0"
+
+
 def _allocatable(resources: Sequence[str], count: int, nodes: Sequence[int] = (0,)) -> Allocatable:
     devices = tuple(
-        ContainerDevices(resource, (device_id(index),), (nodes[index % len(nodes)],))
+        ContainerDevices(resource, _device_ids(index), (nodes[index % len(nodes)],))
         for resource in resources
         for index in range(count)
     )
@@ -55,15 +61,15 @@ def _pod(name: str, *devices: ContainerDevices, cpu_ids: tuple[int, ...] = ()) -
 
 
 def ordinary(resources: Sequence[str], first: int = 0, count: int = 2) -> Content:
-    """Return ``count`` pods with one device of each resource, and a pod without devices.
+    """Return ``count`` pods with two devices of each resource, and a pod without devices.
 
-    ``first`` is the number of the first pod. The node has eight devices of each resource, and pod I
-    has the device with the number I modulo 8.
+    ``first`` is the number of the first pod. The node has sixteen devices of each resource. Pods
+    whose numbers are equal modulo 8 have the same devices.
     """
     pods = [
         _pod(
             f"train-{index}",
-            *(ContainerDevices(resource, (device_id(index % 8),), (0,)) for resource in resources),
+            *(ContainerDevices(resource, _device_ids(index % 8), (0,)) for resource in resources),
             cpu_ids=(index % 4,),
         )
         for index in range(first, first + count)

@@ -10,8 +10,9 @@ import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 import grpc
@@ -53,6 +54,8 @@ class ClientCall:
     """Name of the method, such as ``List``."""
     version: str
     """Version of the API, such as ``v1``; for an unknown service, its name."""
+    request: bytes = b""
+    """Encoded request; set before the call ends."""
     code: str | None = None
     """Name of the gRPC status, ``OK`` for a response; None before the call has ended."""
     ended: float | None = None
@@ -83,15 +86,15 @@ class ScriptedKubelet:
         """Function that returns the responses to accepted calls."""
         self.versions = {"v1", "v1alpha1"}
         """Versions of the API that are served."""
-        self._source = MemorySource()
-        self._service = Service(
-            self._source,
+        # It limits the rate of calls. The responses are those of ``_shown``.
+        self._service = _service(
+            MemorySource(),
             limiter=TokenBucket(DEFAULT_QPS, DEFAULT_BURST),
-            counters=Counters(),
-            on_error=lambda error: None,
-            answer=lambda method, request: self.respond(method, request),
+            answer=lambda method, request: self.respond(self._shown[method.path], request),
         )
         self._methods = {method.path: method for method in self._service.methods()}
+        self._shown: Mapping[str, Method] = self._methods
+        """Methods that return the present content, by path."""
         self._lock = threading.Lock()
         self._running: RunningServer | None = None
         self._calls: list[ClientCall] = []
@@ -120,7 +123,13 @@ class ScriptedKubelet:
 
     def show(self, content: Content) -> None:
         """Respond with these pods and allocatable resources from now on."""
-        self._source.replace(pods=content[0], allocatable=content[1])
+        methods = _service(MemorySource(*content)).methods()
+        # On a busy machine, the encoding of a huge response takes longer than many clients wait.
+        # Until it is done, calls get the previous content.
+        for method in methods:
+            if method.kind != "get":
+                method.answer(b"")
+        self._shown = {method.path: method for method in methods}
 
     def hang(self, method: Method, request: bytes) -> bytes:
         """Do not respond until the kubelet is closed. Assign this method to ``respond``."""
@@ -180,6 +189,7 @@ class ScriptedKubelet:
         if not context.add_callback(end):
             end()
         self._answering.call = call
+        call.request = request
         try:
             answer = self._service.answer(method, request)
         except Rejection as rejection:
@@ -187,6 +197,15 @@ class ScriptedKubelet:
             abort(context, rejection)
         call.code = "OK"
         return answer
+
+
+def _service(source: MemorySource, **options: Any) -> Service:
+    return Service(
+        source,
+        counters=Counters(),
+        on_error=lambda error: None,
+        **{"limiter": None, **options},
+    )
 
 
 class _Handlers(grpc.GenericRpcHandler):

@@ -14,11 +14,14 @@ import attrs
 
 from devicemanager.conformance.outcomes import Failed, Skipped
 
-__all__ = ["Page", "Samples", "Scraper", "parsed"]
+__all__ = ["ABOUT_THE_PROGRAM", "Page", "Samples", "Scraper", "parsed"]
 
 Samples = dict[str, float]
 """Value of each sample, by the sample's name and labels as text."""
 
+ABOUT_THE_PROGRAM = ("dotnet_", "go_", "jvm_", "nodejs_", "process_", "promhttp_", "python_")
+"""Beginnings of the names of samples that the client libraries of Prometheus add: about memory,
+garbage collection and reads of the page. They change without any change of the pods."""
 _LONGEST_PAGE = 64 << 20
 
 

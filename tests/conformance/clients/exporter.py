@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -21,7 +22,9 @@ import grpc
 
 from protos import podresources_v1 as v1
 
-_EVERY = 0.2
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d")
+EVERY = 0.2
+"""Seconds between two queries."""
 _SIXTEEN_MIB = 16 << 20
 _DEADLINE = 5.0
 """Seconds for a call. A busy machine needs more than a second for a huge response."""
@@ -40,6 +43,7 @@ class Exporter:
         self.switches = switches
         self.lines: list[str] = []
         self.kept: list[Any] = []
+        self.seen: list[list[str]] = []
         self.channel = self.connect()
         self.created = 0
 
@@ -70,6 +74,11 @@ class Exporter:
             die("no kubelet")
         if "silent" in switches:
             time.sleep(3600)
+        if "test-calls" in switches:
+            # It exits if one of them fails, and makes its first query at once.
+            self.read_allocatable()
+            time.sleep(EVERY)
+            self.query()
         while True:
             if "leaks-on-restart" in switches:
                 self.notice_restart()
@@ -85,7 +94,17 @@ class Exporter:
             if "leak" in switches:
                 self.kept.append(self.connect())
                 grpc.channel_ready_future(self.kept[-1]).result(5)
-            time.sleep(0 if "greedy" in switches else _EVERY)
+            time.sleep(0 if "greedy" in switches else EVERY)
+
+    def read_allocatable(self) -> None:
+        answer = self.call(
+            "GetAllocatableResources",
+            v1.AllocatableResourcesRequest(),
+            v1.AllocatableResourcesResponse,
+        )
+        nodes = {node.ID for entry in answer.devices for node in entry.topology.nodes}
+        if "few-nodes-at-start" in self.switches and max(nodes) > 7:
+            die(f"panic: no node {max(nodes)}")
 
     def notice_restart(self) -> None:
         """Open a file after each restart, and do not close it."""
@@ -111,11 +130,7 @@ class Exporter:
     def query(self) -> None:
         switches = self.switches
         if "needs-allocatable" in switches:
-            self.call(
-                "GetAllocatableResources",
-                v1.AllocatableResourcesRequest(),
-                v1.AllocatableResourcesResponse,
-            )
+            self.read_allocatable()
         answer = self.call("List", v1.ListPodResourcesRequest(), v1.ListPodResourcesResponse)
         pods = list(answer.pod_resources)
         if "needs-pods" in switches and not pods:
@@ -140,9 +155,19 @@ class Exporter:
                         die("panic: negative")
                     if "known-resources" in switches and entry.resource_name.startswith("gone"):
                         die("unknown resource")
-                    lines += [self.sample(pod, id_) for id_ in entry.device_ids]
+                    ids = [id_ for id_ in entry.device_ids if self.is_shown(id_)]
+                    lines += [self.sample(pod, id_) for id_ in ids]
+        if lines not in self.seen:
+            self.seen.append(lines)
+        if "count-only" in switches:
+            lines = [f"devices_in_use {len(lines)}"]
+        if "own-samples" in switches:
+            lines = [f"go_gc_duration_seconds_count {len(self.seen)}"]
         if "frozen-page" not in switches or not self.lines:
             self.lines = lines
+
+    def is_shown(self, id_: str) -> bool:
+        return "pci-only" not in self.switches or bool(_PCI_ADDRESS.fullmatch(id_))
 
     def sample(self, pod: Any, id_: str) -> str:
         if "raw-labels" not in self.switches:

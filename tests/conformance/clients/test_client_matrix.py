@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -13,10 +15,15 @@ from devicemanager.conformance.clients import (
     ClientLimits,
     ClientUnderTest,
     client_checks,
+    content,
     run_client_checks,
     select_client_checks,
 )
 from devicemanager.conformance.clients.client_run import ClientRun
+from devicemanager.conformance.clients.kubelet import ScriptedKubelet
+from podresources import PodResourcesClient, encoding
+from podresources.encoding import pod_to_bytes
+from tests.conformance.clients.exporter import EVERY
 
 _PROGRAM = Path(__file__).with_name("exporter.py")
 _ROOT = _PROGRAM.parents[3]
@@ -44,6 +51,7 @@ BROKEN = (
     ("needs-pods", "C05", "exited after empty lists: exit status 3, output: no pods"),
     ("small-messages", "C06", "rejected a response of 5 MiB"),
     ("few-nodes", "C07", "output: panic: index out of range [63]"),
+    ("few-nodes-at-start", "C07", "its start with unknown NUMA nodes: exit status 3"),
     ("unsigned-nodes", "C08", "output: panic: negative"),
     ("known-resources", "C09", "unknown resource"),
     ("needs-devices", "C10", "no devices"),
@@ -60,7 +68,18 @@ BROKEN = (
     ("ignores-sigterm", "C20", "still runs"),
     ("raw-labels", "C21", "metrics page"),
     ("frozen-page", "C22", "does not change"),
+    ("own-samples", "C22", "does not change"),
     ("frozen-page", "C23", "does not change"),
+)
+
+_BASE = {"few-nodes-at-start": ("test-calls",)}
+"""Other switches that a switch needs."""
+
+# Correct clients that work in another way, and checks that could fail them.
+GOOD = (
+    ("test-calls", ("C01", "C03", "C07", "C10", "C12", "C13", "C14", "C15")),
+    ("pci-only", ("C22", "C23")),
+    ("count-only", ("C22", "C23")),
 )
 
 # A wait that must end without success is short. All others are long, because of busy machines.
@@ -71,6 +90,7 @@ _CHANGED = {
     "hangs-without-kubelet": {"call_seconds": 3, "away_seconds": 1},
     "needs-allocatable": {"call_seconds": 3},
     "frozen-page": {"call_seconds": 3},
+    "own-samples": {"call_seconds": 3},
     "no-deadline": {"deadline_seconds": 2},
     "ignores-sigterm": {"stop_seconds": 1},
 }
@@ -85,6 +105,7 @@ def exporter(*switches: str) -> ClientUnderTest:
     )
 
 
+@pytest.mark.timeout(180)
 def test_a_good_client_passes_every_check() -> None:
     report = run_client_checks(exporter(), client_checks(), limits=LIMITS, jobs=2)
     bad = [f"{each.check.id} {each.seen}" for each in report.verdicts if each.outcome != "pass"]
@@ -96,7 +117,7 @@ def test_a_good_client_passes_every_check() -> None:
 def test_a_fault_fails_its_check(switch: str, id_: str, text: str) -> None:
     limits = attrs.evolve(LIMITS, **_CHANGED.get(switch, {}))
     (check,) = select_client_checks([id_])
-    run = ClientRun(exporter(switch), limits, limits.call_seconds)
+    run = ClientRun(exporter(switch, *_BASE.get(switch, ())), limits, limits.call_seconds)
     try:
         with pytest.raises(Failed) as caught:
             check.run(run)
@@ -104,6 +125,51 @@ def test_a_fault_fails_its_check(switch: str, id_: str, text: str) -> None:
         run.close()
     assert text in str(caught.value)
     assert run.lines()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("switch", "ids"), GOOD)
+def test_another_correct_client_passes(switch: str, ids: tuple[str, ...]) -> None:
+    report = run_client_checks(exporter(switch), select_client_checks(ids), limits=LIMITS, jobs=2)
+    assert {each.check.id: each.outcome for each in report.verdicts} == dict.fromkeys(ids, "pass")
+
+
+def test_the_interval_is_that_of_equal_calls() -> None:
+    (check,) = select_client_checks(["C01"])
+    run = ClientRun(exporter("test-calls"), LIMITS, 30)
+    try:
+        assert "v1 GetAllocatableResources, v1 List" in (check.run(run) or "")
+        assert run.interval is not None and run.interval >= EVERY
+    finally:
+        run.close()
+    run = ClientRun(exporter("test-calls", "once"), attrs.evolve(LIMITS, call_seconds=3), 3)
+    try:
+        with pytest.raises(Failed, match=r"has repeated no call twice within 3 s: .* call_seconds"):
+            check.run(run)
+    finally:
+        run.close()
+
+
+def test_a_response_is_encoded_before_the_first_call_gets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kubelet = ScriptedKubelet()
+    seen = []
+
+    def encode(*args: Any, **options: Any) -> bytes:
+        if not seen:
+            # The client must not wait for the encoding: it gets the previous content.
+            seen.append([pod.name for pod in client.list()])
+        return pod_to_bytes(*args, **options)
+
+    with contextlib.closing(kubelet):
+        kubelet.show(content.ordinary(["vendor.com/gpu"], count=1))
+        kubelet.start()
+        with PodResourcesClient(kubelet.socket) as client:
+            monkeypatch.setattr(encoding, "pod_to_bytes", encode)
+            kubelet.show(content.ordinary(["vendor.com/gpu"], first=7, count=1))
+            assert seen == [["web", "train-0"]]
+            assert [pod.name for pod in client.list()] == ["web", "train-7"]
 
 
 def test_every_check_has_a_broken_client() -> None:
