@@ -1,4 +1,4 @@
-"""JSON shapes of the control API, except those that are types of the core or the kubelet.
+"""JSON shapes of the control API, except those in the packages ``core`` and ``kubelet``.
 
 The OpenAPI document, the Go types and the options of ``devicemanager ctl`` are generated from these
 classes, with their docstrings and descriptions. The field ``schema`` of a response is the name of

@@ -59,7 +59,7 @@ class Amount:
         raise ValueError(f"invalid usage {text[:60]!r}: use a percentage up to 100%, such as 80%")
 
     def of(self, request: float) -> float:
-        """Return the used amount of a container with this request."""
+        """Return the amount that a container with this request uses."""
         return self.value * request if self.is_share else self.value
 
 

@@ -69,7 +69,7 @@ class PodResult:
 
     @property
     def can_be_lost(self) -> bool:
-        """True if the pod is lost in at least one order."""
+        """True if the pod is lost in at least one of the orders that were tried."""
         return any(outcome.is_lost for outcome in self.outcomes)
 
     @property

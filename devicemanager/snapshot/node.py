@@ -70,8 +70,9 @@ class Node:
         return {**self.names_of_claims(self.claims), **self.names_in(saved)}
 
     def names_in(self, saved: Checkpoint | None) -> Names:
-        """Return the names of the pods in ``saved``, a checkpoint of this node, by UID. ``saved``
-        may differ from the checkpoint in the snapshot."""
+        """Return the names, by UID, of the pods in ``saved``.
+
+        ``saved`` is a checkpoint of this node. It may differ from that in the snapshot."""
         names = dict(from_directories(self.snapshot.directories))
         if saved is not None and self.snapshot.pods is not None:
             names |= from_pod_resources(saved, self.snapshot.pods)

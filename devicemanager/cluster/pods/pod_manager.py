@@ -130,7 +130,7 @@ class PodState:
         return ObjectReference("Pod", self.name, self.uid, self.namespace)
 
     def note(self, object_: Mapping[str, Any]) -> None:
-        """Store the values in a Pod object that other components set: the generation, the time of
+        """Remember what other components have set in this Pod object: the generation, the time of
         binding, and the conditions of readiness gates."""
         self.generation = object_["metadata"].get("generation") or 0
         self.note_conditions((object_.get("status") or {}).get("conditions") or ())

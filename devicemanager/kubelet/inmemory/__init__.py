@@ -13,7 +13,7 @@ Invariants:
 * No module uses gRPC, sockets, files or subprocesses (``[tool.rooms]`` in pyproject.toml).
 
 Start reading in ``kubelet``. ``plugin`` is the simulated plugin of one resource, ``devices``
-parses texts such as ``8@0,1``, and ``process`` is one instance of the kubelet's process.
+parses texts such as ``8@0,1``, and ``process`` is one run of a kubelet, until it stops or restarts.
 """
 
 from __future__ import annotations

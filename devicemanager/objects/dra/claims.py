@@ -75,7 +75,7 @@ class RequestNames:
             yield invalid(at, name, _REFERENCE_RULE)
 
     def references(self, at: str, names: list[str] | None) -> Errors:
-        """Check a list of references."""
+        """Check a list that may only contain names of requests."""
         yield from unique(at, names, _MAX_REQUESTS, self.reference, str)
 
 
