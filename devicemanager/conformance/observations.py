@@ -160,7 +160,8 @@ class Timeline:
     """Record of one check: steps of the suite, events and calls of the kubelet, output of the
     plugin.
 
-    It has only what happened since the check began, because several checks may use the same kubelet and plugin.
+    It has only what happened since the check began, because several checks may use the same kubelet
+    and plugin.
     """
 
     def __init__(self, kubelet: MockKubelet, processes: Sequence[PluginProcess]) -> None:
