@@ -147,7 +147,7 @@ def kubeconfig_path(
 ) -> str | os.PathLike[str] | None:
     """Return the kubeconfig that ``load`` reads: ``given``, ``KUBECONFIG`` or ``~/.kube/config``.
 
-    Returns None if there is none.
+    None: neither is set or exists.
     """
     return given or os.environ.get("KUBECONFIG") or _default()
 

@@ -28,7 +28,7 @@ class FleetError(RequestError):
 
 @attrs.frozen
 class FleetNode:
-    """One node of a fleet: its Node object, its pods, and its snapshot if there is one."""
+    """One node of a fleet: its Node object, its pods, and its snapshot, which can be missing."""
 
     object: Object
     """The Node object."""

@@ -196,8 +196,7 @@ class ClientRun:
         return times[2] - times[1] if times else None
 
     def _equal_calls(self, count: int) -> list[float]:
-        """Return the times of the first call that was made ``count`` times. Empty if there is
-        none."""
+        """Return the times of the first call that was made ``count`` times, or ``[]``."""
         times: dict[tuple[str, str, bytes], list[float]] = {}
         for call in self.kubelet.calls():
             # A call that has not ended may not have its request yet.
