@@ -170,8 +170,10 @@ def test_slices_of_a_real_driver_return_with_it(start_driver, peer, directory):
         peer.wait(lambda: is_new(peer, node, before))
         peer.gone("a")
         # The kubelet wipes slices when it restarts; the driver is there and repairs them.
-        before = slice_of(peer, node)
+        before, mark = slice_of(peer, node), node.kubelet.mark()
         node.restart()
         peer.wait(lambda: is_new(peer, node, before))
+        # Until then, a pod is tried again only after a minute.
+        node.kubelet.wait_for_event("driver-connected", since=mark, timeout=60)
         claimed(peer, "b")
         peer.phase("b", "Running")
