@@ -60,7 +60,7 @@ def test_waivers_apply(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
 
 def test_the_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--client", "--list", "--skip", "C01"]) == 0
-    assert capsys.readouterr().out.startswith("C02  SHOULD  waits for the kubelet")
+    assert capsys.readouterr().out.startswith("C02  SHOULD  can start before the kubelet")
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_top_as_json(socket, capsys):
         (["--socket", "/nowhere/kubelet.sock"], "there is no socket at /nowhere/kubelet.sock"),
         (
             ["--interval", "0"],
-            "invalid interval '0': use a number of seconds, at least 0.1 to 3600",
+            "invalid interval '0': use a number of seconds from 0.1 to 3600",
         ),
         (["--interval", "often"], "invalid interval 'often': use a number"),
     ],
