@@ -59,6 +59,12 @@ class CheckRun(SuiteRun):
         """
         time.sleep(max(0.0, self._set_up_at - time.monotonic()))
 
+    def hook(self, name: str, id_: str = "") -> None:
+        """Call ``wait_set_up``, then run the hook ``name`` if it is defined, for the device ``id_``
+        if it is given."""
+        self.wait_set_up()
+        super().hook(name, id_)
+
     def stop_kubelet(self) -> None:
         """Call ``wait_set_up``, then stop the kubelet."""
         self.wait_set_up()
