@@ -43,17 +43,19 @@ def schedule(server: FakeApiServer) -> None:
     devices = _Devices(server)
     for pod in pending:
         try:
-            name = _bind(server, pod, nodes, used, devices)
+            requests = _requests(pod)
+            name = _bind(server, pod, requests, nodes, used, devices)
         except StatusError:  # the pod was deleted meanwhile, or its claims were changed
             continue
         if name is not None:
             # Count the pod at once: the next pod of this loop must not get the same devices.
-            used[name].update(_requests(pod))
+            used[name].update(requests)
 
 
 def _bind(
     server: FakeApiServer,
     pod: Object,
+    requests: Mapping[str, int],
     nodes: Iterable[Object],
     used: Mapping[str, Counter[str]],
     devices: _Devices,
@@ -68,7 +70,11 @@ def _bind(
         _set_unschedulable(server, pod, why)
         return None
     every = list(nodes)
-    fitting = [node for node in every if _fits(pod, node, used[node["metadata"]["name"]], devices)]
+    fitting = [
+        node
+        for node in every
+        if _fits(pod, requests, node, used[node["metadata"]["name"]], devices)
+    ]
     reasons = list[str]()
     for node in sorted(fitting, key=lambda node: _load(used[node["metadata"]["name"]])):
         name = str(node["metadata"]["name"])
@@ -168,7 +174,13 @@ def _is_number(name: str) -> bool:
     return name == "pods" or "/" in name
 
 
-def _fits(pod: Object, node: Object, used: Mapping[str, int], devices: _Devices) -> bool:
+def _fits(
+    pod: Object,
+    requests: Mapping[str, int],
+    node: Object,
+    used: Mapping[str, int],
+    devices: _Devices,
+) -> bool:
     wanted = pod["spec"].get("nodeSelector") or {}
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
@@ -181,7 +193,7 @@ def _fits(pod: Object, node: Object, used: Mapping[str, int], devices: _Devices)
     by_dra = devices.served(pod, node)
     return all(
         used.get(name, 0) + count <= parse_quantity(str(allocatable.get(name, 0)))
-        for name, count in _requests(pod).items()
+        for name, count in requests.items()
         # Nodes that a test creates can leave CPU and memory out: then they have enough.
         if count and name not in by_dra and (name in allocatable or _is_number(name))
     )
