@@ -128,8 +128,9 @@ CASES = (
         "W02",
         base="ignores-stream",
         also="K08 K11",
-        may="W11",
-        why="it does not notice the end of its stream; W11 is skipped if that has ended before",
+        may="W07 W11",
+        why="it does not notice the end of its stream. If that has ended before, a broken device "
+        "is not reported, and W11 is skipped",
     ),
     case("twice-listed", "W03"),
     case("lowercase-health", "W04"),
