@@ -230,13 +230,16 @@ class CheckRun(SuiteRun):
 
         The text of the error names ``after``: what the suite did before, such as "unknown methods".
         """
-        if self.plugin.has_exited:
-            raise Failed(f"the plugin exited after {after}: {self.plugin.exit_text()}")
-        try:
-            with self.client() as client:
-                client.options(self.limits.allocate_seconds)
-        except CallFailed as error:
-            raise Failed(f"the plugin does not respond after {after}: {error}") from None
+        if not self.plugin.has_exited:
+            try:
+                with self.client() as client:
+                    client.options(self.limits.allocate_seconds)
+                return
+            except CallFailed as error:
+                # The plugin may have exited during the call.
+                if not self.plugin.has_exited:
+                    raise Failed(f"the plugin does not respond after {after}: {error}") from None
+        raise Failed(f"the plugin exited after {after}: {self.plugin.exit_text()}")
 
     # -- waits -------------------------------------------------------------------------
 

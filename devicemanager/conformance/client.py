@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -133,6 +134,9 @@ class PluginClient:
 
     def abandon_allocate(self, ids: Iterable[str]) -> None:
         """Call Allocate, and close the connection while the plugin handles the call."""
+        # A call that is cancelled before the connection exists never reaches the plugin.
+        with contextlib.suppress(grpc.FutureTimeoutError):
+            grpc.channel_ready_future(self._channel).result(_SECONDS)
         request = dp.ContainerAllocateRequest(devices_ids=list(ids))
         call = self._stub.Allocate.future(dp.AllocateRequest(container_requests=[request]))
         time.sleep(_IN_FLIGHT_SECONDS)

@@ -248,7 +248,7 @@ class Service(dp_grpc.DevicePluginServicer):
         on = self.switches
         if "exit-on-cancel" in on:
             context.add_callback(lambda: context.is_active() or None)
-            time.sleep(0.05)
+            time.sleep(0.2)  # longer than a busy machine needs to cancel the call
             if not context.is_active():
                 os._exit(6)
         if "exit-on-empty" in on and not any(c.devices_ids for c in request.container_requests):
