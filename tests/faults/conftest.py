@@ -29,8 +29,13 @@ EAGER = PluginSettings(
 """A plugin that retries at once."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared() -> Iterator[MockKubelet]:
+    """One kubelet per module.
+
+    A kubelet of the session would connect to a socket without a plugin for up to 10 seconds, and
+    start a thread then. Tests for leaked threads, which may run meanwhile, would fail.
+    """
     settings = Settings(durability="process", pod_resources_qps=None)
     with MockKubelet(settings=settings, clock=ManualClock()) as kubelet:
         yield kubelet
