@@ -99,7 +99,7 @@ def _pairs(pairs: list[tuple[str, Value]]) -> Object | Repeated:
         if key in seen:
             return Repeated(key)
         seen.add(key)
-    raise AssertionError("unreachable: the caller has found a duplicate key")
+    raise AssertionError("unreachable: there are fewer keys than pairs, so one key occurs twice")
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -72,8 +72,8 @@ def _extend(state: int, text: bytes) -> int:
 
 @lru_cache(maxsize=1024)
 def _power(length: int) -> int:
-    """Return ``PRIME ** length`` modulo 2**32: the factor by which ``length`` steps multiply the
-    state."""
+    """Return ``PRIME ** length`` modulo 2**32. ``length`` steps with the same bytes multiply the
+    difference of two states by this factor, if the states have the same low byte."""
     # Cached: entries of similar pods have equal lengths, and computing the power takes as long as
     # the rest of ``extend``.
     return pow(PRIME, length, _SIZE)

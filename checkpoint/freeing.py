@@ -50,8 +50,8 @@ class Freeing:
             return None
 
     def free(self, descriptor: int) -> None:
-        """Close a descriptor that ``hold`` returned. The background thread closes it if it can be
-        started; otherwise this method closes it."""
+        """Close a descriptor that ``hold`` returned. If the background thread runs or can be
+        started, that thread closes the descriptor; otherwise this method does."""
         freed = threading.Lock()
         freed.acquire()
         with self._lock:

@@ -57,8 +57,8 @@ class FileStore:
         freeing: Freeing | None = None,
     ) -> None:
         """``directory`` must exist when the file is written. ``files`` performs the file system
-        operations. ``freeing`` frees replaced files in the background, and the caller closes it.
-        Raises ValueError for an unknown durability."""
+        operations. ``freeing`` frees replaced files in the background; the caller must close
+        ``freeing``. Raises ValueError for an unknown durability."""
         self.directory = Path(directory)
         self.path = self.directory / name
         self._durability = Durability(durability)

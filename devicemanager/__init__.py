@@ -6,7 +6,7 @@ implements both sides of that socket. Its subpackages:
 
 * ``core``: the decisions of a kubelet, as pure functions and values, and the tables of versions.
 * ``kubelet``: the mock kubelet: servers, directories, pods. ``MockKubelet`` is the entry point.
-* ``plugin``, ``driver``: the other side, for device plugins and DRA drivers: frameworks, and
+* ``plugin``, ``driver``: the side of device plugins and of DRA drivers. Each has a framework, and
   simulated and recorded programs.
 * ``claims``: allocation of structured claims and of ResourceClaims. ``objects``: Kubernetes
   objects as input and output.

@@ -26,7 +26,7 @@ PATIENCE: Final = 1.0
 """Seconds after which a client that has not read its responses may be disconnected. A client on the
 same machine reads a response of any size faster."""
 _LOOKS: Final = 10
-"""How often to check a socket before its client is disconnected."""
+"""Number of checks of a socket before its client is disconnected."""
 _CALLS: Final = 1024
 """Minimum number of calls between two searches. gRPC needs about 7 KB for a call that has ended,
 but whose client does not read."""

@@ -41,9 +41,10 @@ class Backlog:
     """Limit on the number of bytes that wait for clients to read them. Thread-safe.
 
     gRPC accepts every response and stores it until the client has read it. Clients that never read
-    would fill the memory. Therefore a new response that does not fit takes the place of the oldest
-    calls, if all of these have waited for at least ``patience`` seconds: clients that do not read
-    are disconnected, and the oldest calls are cancelled. Otherwise the new response is rejected.
+    would fill the memory. If a new response does not fit, the oldest calls must make room for it.
+    If each of these calls has waited for at least ``patience`` seconds, clients that do not read
+    are disconnected, and those of the oldest calls that are still in the way are cancelled.
+    Otherwise the new response is rejected.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ class Inspection:
     found: int | None
     """Checksum in the file; None if it is missing, not a number, or possibly damaged."""
     expected: int
-    """Checksum of the inner text, or of the claims that could be read."""
+    """Checksum of the inner text; if ``is_complete`` is false, of the claims that could be read."""
     lost: tuple[str, ...] = ()
     """One line for each claim that could not be read. Claims behind the end of a truncated file
     are unknown and have no line."""
@@ -91,7 +91,7 @@ def inspect(data: bytes) -> Inspection:
 def _inner(data: bytes, problems: list[str]) -> tuple[str, int | None]:
     """Return the inner text, and the checksum in the file (None if it is unknown).
 
-    If the outer JSON is damaged, add a problem, and return the inner text before the damage.
+    If the outer JSON is damaged, add a problem, and return the likely inner text.
     """
     try:
         value = decode(data)

@@ -86,7 +86,7 @@ def _kept(
 ) -> tuple[ClaimState, ...] | None:
     """Return the claims to keep. Add one line to ``dropped`` for each other claim.
 
-    ``noise``: contents of the file if it has invalid UTF-8, else None.
+    ``noise``: contents of the file if a kubelet rejects the file, else None.
     """
     if claims is None:
         return None

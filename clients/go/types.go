@@ -126,7 +126,7 @@ type ClaimExplanation struct {
 	Text string `json:"text"`
 }
 
-// ClaimResult: A driver's response for one claim, in a call that no pod caused.
+// ClaimResult: A driver's response for one claim, in a call that was made without a pod.
 type ClaimResult struct {
 	// The driver's error for this claim; empty if the call succeeded.
 	Error string `json:"error"`
@@ -140,7 +140,8 @@ type ClaimResults struct {
 	Claims map[string]ClaimResult `json:"claims"`
 }
 
-// ClaimState: State of a claim. If a pod waits for the claim, it is the first thing that is missing.
+// ClaimState: State of a claim. If a pod waits for the claim, the state names the first thing that is
+// missing.
 type ClaimState string
 
 // The values of ClaimState.

@@ -38,8 +38,8 @@ def parsed(target: Target, method: str, body: bytes, content: str) -> Any:
 
     Return ``{}`` if the body is empty and the method is not POST or PUT.
 
-    ``content``: the header ``Content-Type``. Raises StatusError for a body that is not in this
-    encoding, and for an unknown encoding.
+    ``content``: the header ``Content-Type``, which names the encoding of the body. Raises
+    StatusError if the encoding is unknown, or if the body cannot be decoded.
     """
     if not body and method not in ("POST", "PUT"):
         return {}

@@ -199,7 +199,10 @@ def patch_mismatch(shown: str, why: str) -> StatusError:
 
 
 def update_rejected(target: Target, error: FieldError) -> StatusError:
-    """Return the error 422: the storage rejects the update. The message names the resource."""
+    """Return the error 422: the storage rejects the update.
+
+    The message starts with the resource, such as ``nodes``, instead of the kind.
+    """
     kind = attrs.evolve(target.kind, name=target.kind.plural)
     return invalid(attrs.evolve(target, kind=kind), target.name, [error])
 

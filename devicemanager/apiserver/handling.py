@@ -60,7 +60,10 @@ USER: Final = "kubernetes-admin"
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _CHANGE: Final = "update pod status for"
 _OWN_PODS: Final = {"update": _CHANGE, "patch": _CHANGE, "delete": "delete"}
-"""What the admission plugin NodeRestriction allows nodes only for their own pods, by verb."""
+"""Verbs that the admission plugin NodeRestriction allows a node only for its own pods.
+
+The values are the texts for these verbs in its error message.
+"""
 
 
 @attrs.frozen
@@ -311,7 +314,11 @@ class RequestHandler:
         return self.registry.delete(request.target, options)
 
     def _deleted(self, request: HttpRequest) -> bytes:
-        """Delete an object. Return it if it still exists, or if its kind is in ``_RETURNED``."""
+        """Delete an object, and return the response: the object, or a Status.
+
+        The response is the object if it is only marked for deletion, or if its kind is in
+        ``_RETURNED``.
+        """
         target = request.target
         last = self._delete(request)
         is_there = self.registry.store.get(target.kind, target.namespace, target.name)

@@ -39,7 +39,7 @@ _MERGE_KEYS: Final[Mapping[str, str]] = {
 }
 """The key field of each list that a strategic merge patch merges element by element.
 
-It replaces all other lists, such as container statuses and taints (``patchStrategy`` in
+The patch replaces all other lists, such as container statuses and taints (``patchStrategy`` in
 ``k8s.io/api``).
 """
 

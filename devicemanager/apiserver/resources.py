@@ -150,7 +150,11 @@ def _set_times(taints: Any) -> None:
 
 
 def _set_rule_time(spec: Object, old: Mapping[str, Any]) -> None:
-    """Set a missing time of a rule's taint. If only the effect has changed, set a new time."""
+    """Set ``timeAdded`` of the taint in ``spec``, the new spec of a DeviceTaintRule.
+
+    If the new taint has no time, it gets the time in ``old``, or else the current time. If its
+    effect has changed and its time has not, it gets the current time.
+    """
     taint, before = spec.setdefault("taint", {}), old.get("taint") or {}
     taint.setdefault("timeAdded", before.get("timeAdded") or _now())
     is_other = before and taint.get("effect") != before.get("effect")

@@ -166,7 +166,10 @@ def _requests(pod: Object) -> Counter[str]:
 
 
 def _load(used: Mapping[str, int]) -> int:
-    """Return the sum of pods and devices in use. CPU and memory have other units."""
+    """Return the number of pods and devices in use, in nano-units.
+
+    CPU and memory are left out, because their amounts cannot be added to a number of devices.
+    """
     return sum(count for name, count in used.items() if _is_number(name))
 
 
@@ -200,7 +203,7 @@ def _fits(
 
 
 def _has_affinity(pod: Object, node: Object) -> bool:
-    """True if a node has the affinity that a pod requires."""
+    """True if a node matches the required node affinity of a pod."""
     affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if not required:

@@ -40,7 +40,8 @@ class DoesNotFit(ClaimsError):
 class TryAgain(ClaimsError):
     """Error for a search for devices that reached its limits before it had a result.
 
-    The claims may fit. ``unexamined`` names what was not examined.
+    The claims may fit. ``unexamined`` has a text for each part of the search that was not
+    finished, such as "all combinations of devices for default/train, claims[0]".
     """
 
     def __init__(self, message: str, unexamined: tuple[str, ...] = ()) -> None:

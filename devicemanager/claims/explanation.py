@@ -85,7 +85,8 @@ class Explanation:
     """Result for all claims together, in one line."""
     requests: tuple[RequestExplanation, ...] = ()
     unexamined: tuple[str, ...] = ()
-    """Requests that were not examined because the limits were reached; empty otherwise."""
+    """Texts about the parts of the search that were not finished (see ``TryAgain``); empty if the
+    search did not reach its limits."""
 
     def text(self) -> str:
         """Return the explanation as lines of text for people."""

@@ -22,7 +22,7 @@ _RATIO = 2
 
 
 class Pace:
-    """Pace of one search. The search calls this object after each step. The call sleeps if a time
+    """Pace of one search. The search calls this object every few steps. The call sleeps if a time
     slice has ended."""
 
     def __init__(self, seconds: float = CPU_SECONDS) -> None:

@@ -77,7 +77,10 @@ class PodClaims(ClaimManager):
 
     @property
     def is_sources_ready(self) -> bool:
-        """True if the kubelet knows all pods that the state file can name."""
+        """True if the kubelet knows all pods that the loaded state file names.
+
+        If the file names pods, this is False until ``remove_other_pods`` is called.
+        """
         return self._allocated.is_sources_ready
 
     def pods(self) -> frozenset[str]:

@@ -1,5 +1,5 @@
-"""Calls to claim drivers: prepare devices before containers start, and unprepare released
-devices."""
+"""Call the drivers of structured claims: prepare devices before containers start, and unprepare
+released devices."""
 
 # Drivers are user code: they can be slow, raise any exception, or call the claim manager. So no
 # lock is held during a call. After the call, ``AllocatedClaims.record_prepared`` checks again

@@ -306,7 +306,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _write_tests(report: Report, limits: Limits, directory: Path, language: str) -> None:
-    """Write the tests of failed checks to a new file, and name it on standard error."""
+    """Write the tests of failed checks to a new file. Print its name on standard error."""
     from devicemanager.cli.files import write_new
     from devicemanager.conformance.written_tests import package_in, written_tests
 

@@ -356,7 +356,7 @@ class _Request:
     def _ask(
         self, client: Any, path: Sequence[str], fields: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
-        """Send the request, and return the response and the fields including their defaults."""
+        """Send the request. Return the response, and the fields of the request with defaults."""
         name, timeout = self.operation.name, self.action.timeout
         if not isinstance(self.operation.body, type):
             return client.ask(name, *path, query=fields, timeout=timeout), fields

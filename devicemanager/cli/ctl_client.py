@@ -36,7 +36,10 @@ _LARGEST: Final = 4 << 20
 
 @attrs.frozen
 class _Api:
-    """The control API that an action needs, and parts of the errors if it is not available."""
+    """The control API that an action needs: that of one kubelet, or that of nodes in a cluster.
+
+    It has texts for two errors: the user gives no address, or an address of the other API.
+    """
 
     question: str
     """Start of the error text if no address is given."""
@@ -80,7 +83,8 @@ def _checked(args: argparse.Namespace, api: _Api) -> Iterator[tuple[str, str | N
     """Yield the address that the user selects and its token (None for a socket). Raises
     CommandError.
 
-    If the with block fails because the address serves the other control API, the error says so.
+    ``api``: the control API that the with block needs. If the block fails because the address
+    serves the other one of the two control APIs, the error says so.
     """
     # The flag overrides the environment variable.
     where = args.control or os.environ.get(_WHERE)

@@ -188,7 +188,10 @@ def devices(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 
 def _title(client: MockKubeletClient, names: dict[str, str], uid: str) -> str:
-    """Return the title of a pod. ``names`` has the known titles by UID."""
+    """Return a pod's ``namespace/name``, or its UID if the name is unknown.
+
+    ``names``: cache of the names, by UID.
+    """
     # One request returns the names of all pods; another is needed for a newer pod.
     if uid not in names:
         names.update((pod.uid, pod.title) for pod in client.pods().values())

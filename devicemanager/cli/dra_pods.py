@@ -1,6 +1,6 @@
 """Explain, without a kubelet, why the claims of a pod fit on a node or do not fit.
 
-``devicemanager dra explain`` and ``devicemanager explain`` share it.
+``devicemanager dra explain`` and ``devicemanager explain`` share this module.
 """
 
 from __future__ import annotations
@@ -90,7 +90,11 @@ def explain_pod(objects: DraObjects, pod: Object, node: Node) -> PodExplanation:
 def _allocate(
     objects: DraObjects, claims: list[Object], node: Node
 ) -> tuple[list[Object], str, tuple[str, ...]]:
-    """Return the claims with their devices, a state, and the reasons if they do not fit."""
+    """Allocate all claims together. Return the allocated claims, the state, and the reasons.
+
+    If the claims cannot be allocated, the first value is empty, and the reasons say why. The state
+    is that of each claim (``ClaimResult.state``).
+    """
     in_use = InUse.of(objects.claims)
     try:
         allocator = Allocator(objects.slices, objects.classes)
@@ -130,7 +134,11 @@ class _PodClaims:
         self.new: dict[str, Object] = {}
 
     def result(self, entry: Object) -> ClaimResult:
-        """Return the result for an entry before the allocation."""
+        """Return the result for an entry, without allocating its claim.
+
+        If the claim must be allocated, add it to ``new``. The result is then ``fits``, without
+        devices.
+        """
         name = entry["name"]
         if name not in self._names:
             return ClaimResult(name, "-", "allocated", "the pod needs no claim for this entry")

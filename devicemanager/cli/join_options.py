@@ -426,7 +426,7 @@ def adopt(args: argparse.Namespace, cluster: Cluster) -> None:
 
 
 def _devices(args: argparse.Namespace) -> tuple[dict[str, tuple[Device, ...]], Settings]:
-    """Return the simulated devices of each node, and the settings of its kubelet."""
+    """Return the simulated devices that each node gets, by resource, and the kubelets' settings."""
     from devicemanager.kubelet.inmemory.devices import numbered
 
     # IDs are numbered per node, so that every node has gpu-0, as real nodes do.

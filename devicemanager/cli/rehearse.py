@@ -52,9 +52,9 @@ def add(subparsers: Subparsers) -> None:
 def add_steps(parser: argparse.ArgumentParser, repeat: int) -> None:
     """Add the options for the steps, and ``--repeat`` and ``--seed``.
 
-    The steps are stored in ``args.steps``. ``--repeat`` and ``--seed`` select the sample of orders
-    in which plugins and pods return after a kubelet start. ``repeat`` is the default of
-    ``--repeat``.
+    The steps are stored in ``args.steps``. After a kubelet start, plugins and pods return in some
+    order. If there are too many orders to try all, ``--repeat`` is the number of orders to try, and
+    ``--seed`` selects them. ``repeat`` is the default of ``--repeat``.
     """
     steps = parser.add_argument_group("steps")
     _add_step(steps, "--restart", "restart the kubelet", _restart)

@@ -24,7 +24,7 @@ _PATIENCE = 1.0
 """Seconds without progress after which ``close`` drops the queued texts."""
 
 Notice = Callable[[int], str]
-"""Function that returns the line for a number of dropped texts."""
+"""Function that returns the line to write in place of dropped texts. It gets their number."""
 
 
 class OutputQueue:
@@ -124,7 +124,8 @@ class OutputQueue:
             self._end()
 
     def _next(self) -> bytes:
-        """Return a part of the queue; empty when the queue is closed and written."""
+        """Wait for queued texts, remove some from the queue and return them. Return empty bytes if
+        the queue is closed and empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             taken: list[bytes] = []

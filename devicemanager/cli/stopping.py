@@ -1,8 +1,9 @@
 """Stop a program cleanly on SIGTERM, SIGHUP and Ctrl-C, even during its set-up.
 
-A signal handler that raises an exception can interrupt any code. Callbacks of locks and of the
-garbage collector then ignore the exception or print a traceback. Therefore the handler only records
-the signal, and ``Stopped`` is raised where the program allows it.
+A signal handler that raises an exception can interrupt any code. If that code is a callback of a
+lock or of the garbage collector, the exception does not stop the program: it is ignored, or only
+its traceback is printed. Therefore the handler only records the signal, and ``Stopped`` is raised
+where the program allows it.
 """
 
 from __future__ import annotations

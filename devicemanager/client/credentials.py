@@ -147,7 +147,7 @@ def kubeconfig_path(
 ) -> str | os.PathLike[str] | None:
     """Return the kubeconfig that ``load`` reads: ``given``, ``KUBECONFIG`` or ``~/.kube/config``.
 
-    None: neither is set or exists.
+    Return None if the first two are not set and the file does not exist.
     """
     return given or os.environ.get("KUBECONFIG") or _default()
 

@@ -34,7 +34,8 @@ from devicemanager.objects.status.node import lease_object, node_reference
 __all__ = ["LeaseController", "LeaseLag"]
 
 HOLDER: Final = "devicemanager.io/holder"
-"""Annotation of a Lease: the process that renews it. ``holderIdentity`` must be the node."""
+"""Annotation of a Lease that names the process that renews it. ``holderIdentity`` cannot name the
+process, because it must be the name of the node."""
 PATH: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 THREADS: Final = 16
 JITTER: Final = 0.04

@@ -127,8 +127,8 @@ class _Witness:
     """A Node of this process whose absence shows that the API server may have lost its data.
 
     The same Node is used until the API server no longer has it, even if the node has left or
-    re-registered. Otherwise, a Node that this process created on the empty server could hide the
-    loss.
+    re-registered. A newer Node does not show the loss, because this process may have created it
+    after the server lost its data.
     """
 
     def __init__(self, api: ApiClient, nodes: NodeInformer) -> None:
@@ -165,7 +165,8 @@ class PerNodeWatches:
         self._ending: list[threading.Thread] = []
 
     def expect(self, names: Collection[str]) -> None:
-        """Do nothing: the first LIST of a node is complete. See ``SharedWatches.expect``."""
+        """Do nothing: the watch of a node begins with a LIST of all its pods. See
+        ``SharedWatches.expect``."""
 
     def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
         """Start the watches of a node that has joined, and deliver its Node object and pods."""

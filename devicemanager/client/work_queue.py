@@ -99,7 +99,8 @@ class WorkQueue:
     def _queue(self, key: str) -> None:
         """Add a key to the line of its priority.
 
-        The key can already be in a line. Then ``_first`` skips the entries that are left over.
+        The key can already be in a line, so it can have several entries. ``_first`` skips an entry
+        if the key's work runs, or if no more work waits under the key.
         """
         self._ready[min(work.priority for work in self._waiting[key])].append(key)
         if self._idle:

@@ -82,7 +82,8 @@ class PodAddresses:
         return self._at(self._next)
 
     def _offsets(self) -> Iterator[int]:
-        """Iterate over the node's part from the counter on, then over the rest of the range."""
+        """Iterate over the offsets of the node's part, beginning with ``_next``, then over the
+        offsets of the other nodes' parts."""
         rest = range(self._size, self._network.num_addresses - 2)
         return chain(range(self._next, self._size), range(self._next), rest)
 

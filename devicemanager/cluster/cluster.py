@@ -575,8 +575,8 @@ def _indexes(specs: NodeSpecs, shard: Shard | None) -> list[int]:
 
 
 def _with_drivers(options: NodeOptions, own: Collection[DriverLayout]) -> NodeOptions:
-    """Return the options with the drivers ``own`` of a Node added. They replace drivers of the
-    options that have the same names."""
+    """Return a copy of the options to which the drivers ``own`` are added. A driver in ``own``
+    replaces the driver of the options with the same name."""
     names = {each.driver for each in own}
     others = (each for each in options.drivers if each.driver not in names)
     return attrs.evolve(options, drivers=(*others, *own))

@@ -33,7 +33,7 @@ EXEC: Final = f"{PREFIX}/exec"
 EXEC_EXIT_CODE: Final = f"{PREFIX}/exec-exit-code"
 PORT_FORWARD: Final = f"{PREFIX}/port-forward"
 RESIZE_DELAY: Final = f"{PREFIX}/resize-delay"
-"""Name of an annotation. Like the annotations that the constants above name, it overrides the
+"""Name of an annotation of a pod. This annotation and those in the constants above override the
 default behaviour of the pod's containers."""
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from devicemanager.client.protocol import JsonObject
 __all__ = ["check_holders", "this_process"]
 
 _MOST: Final = 100
-"""Maximum number of leases to read. One process renews all its leases, so a few of them are
-enough."""
+"""Maximum number of leases to read. A process renews the leases of all its nodes, so a few
+of these leases show whether the process still runs."""
 
 
 def this_process() -> str:

@@ -53,7 +53,8 @@ class Numbering:
 
 
 _ADOPTED_PARTS: Final = 1024
-"""Parts of the range of pod addresses for adopted nodes, whose number is not known."""
+"""Number of parts of the range of pod addresses for adopted nodes. It is fixed, because the number
+of adopted nodes is not known in advance."""
 _ONLY_KIND: Final = Numbering()
 
 

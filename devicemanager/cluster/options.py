@@ -58,7 +58,7 @@ AsNodes = bool | Literal["strict"]
 
 # Drivers notice a deletion of their slices after this time.
 SLICES_DELAY: Final = Range(1.75, 0.75)
-"""Default time until the slices of a node are published again."""
+"""Default of ``NodeOptions.slices_delay``."""
 
 OnDeleted = Literal["leave", "stay", "register"]
 """What a node does when its Node object is deleted. ``leave``: it leaves the cluster. ``register``:

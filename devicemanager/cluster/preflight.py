@@ -62,8 +62,8 @@ def dra_permissions(
 ) -> Iterator[RequiredPermission]:
     """Yield the additional permissions that nodes with simulated DRA drivers need.
 
-    Users ``system:node:NAME`` already have the permissions for slices and for reading claims, so
-    nodes that impersonate them do not need these.
+    With ``as_nodes``, nodes impersonate users ``system:node:NAME``, who may already write slices
+    and read claims. Then only the permission for ``device_status`` is needed.
     """
     if not as_nodes:
         for verb in ("create", "update", "deletecollection"):

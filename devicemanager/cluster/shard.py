@@ -246,9 +246,9 @@ class _Tenure:
     def is_over(self) -> bool:
         """True if nothing may be written for the shard any more.
 
-        Both conditions are needed. When the shard is lost, ``is_held`` becomes False before
-        ``lost`` is set. If the process acquires the shard again, ``is_held`` becomes True, but
-        ``lost`` stays set.
+        True if ``lost`` is set, or if ``is_held`` returns False. Both are checked, because
+        ``is_held`` returns False even before ``lost`` is set. If the process acquires the shard
+        again, ``is_held`` returns True, but ``lost`` stays set.
         """
         return self.lost.is_set() or not self._is_held()
 

@@ -18,7 +18,8 @@ Parts, from the outside in:
 * ``checks`` has the functions of the checks, one module per family. Each function gets a
   ``CheckRun`` (``check_run``), which has the actions and waits that checks use.
 * ``report`` has the result of a run, and ``reports`` its formats.
-* ``suite`` has what differs for DRA drivers, whose checks are in ``drivers``.
+* ``suite`` has the differences between plugins and DRA drivers. ``drivers`` has the checks of
+  drivers.
 
 Invariants:
 

@@ -364,9 +364,9 @@ class CheckRun(SuiteRun):
     ) -> dp.ListAndWatchResponse:
         """Open a stream on a new connection, and return its first device list.
 
-        A plugin may restart its server and register again whenever one of its streams ends. If this
-        ends the new stream, open it again. Raises Failed if no list comes; ``of`` names the stream
-        in the error.
+        A plugin may restart its server and register again whenever one of its streams ends. If the
+        restart ends the new stream, open another stream. Raises Failed if no list comes; ``of``
+        names the stream in the error.
         """
         deadline = time.monotonic() + self.limits.recover_seconds
         while True:

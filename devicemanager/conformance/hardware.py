@@ -15,7 +15,7 @@ from devicemanager.kubelet.host.numa import SYSFS_NODES, NumaError, from_host, o
 __all__ = ["Hardware"]
 
 _REPLACED = {"dev": ("/dev",), "sys": ("/sys",), "cdi": ("/etc/cdi", "/var/run/cdi", "/run/cdi")}
-"""Directories of a node in place of which a directory can be declared, by field."""
+"""Directories of this machine that a declared directory replaces, by field of ``Hardware``."""
 
 _NO_HARDWARE = (
     "/dev/hugepages", "/dev/mqueue", "/dev/pts", "/dev/shm", "/sys/fs", "/sys/kernel",

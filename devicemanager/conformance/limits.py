@@ -95,8 +95,8 @@ class Limits:
     register_attempts: int = limit(30)
     """Maximum number of Register calls per resource in 30 s (R06)."""
     register_window_seconds: float = limit(5.0)
-    """Time in which the check counts Register calls; in 5 s, it allows one sixth of
-    ``register_attempts``, plus one call; 30 s in a thorough run (R06)."""
+    """Time in which the check counts Register calls; 30 s in a thorough run (R06). The check allows
+    ``register_attempts`` calls per 30 s, in proportion to this time, plus one call."""
     # Just below the 10 s after which a kubelet stops dialing the plugin.
     register_delay_seconds: float = limit(9.0)
     """Delay of the response to Register (R07)."""
@@ -114,14 +114,13 @@ class Limits:
     extra_threads: int = limit(4)
     """Number of threads by which a process may exceed an earlier measurement (L04, W15)."""
     extra_memory_share: float = limit(0.2)
-    """Part of a process's memory by which it may grow (0.2 is 20 %), even if this is more than
-    ``extra_memory_bytes`` (L04, L06, W13)."""
+    """A process's memory may grow by this part (0.2 is 20 %) or by ``extra_memory_bytes``: the
+    larger of the two applies (L04, L06, W13)."""
     extra_memory_bytes: int = limit(8 << 20)
-    """Number of bytes by which a process's memory may grow, even if this is more than
-    ``extra_memory_share`` (L04, L06, W13).
+    """A process's memory may grow by this number of bytes or by ``extra_memory_share``: the larger
+    of the two applies (L04, L06, W13).
 
-    Of the two limits, the larger limit applies. In a small program, garbage collection alone
-    changes the memory by more than that share.
+    In a small program, garbage collection alone changes the memory by more than that share.
     """
     idle_cpu_share: float = limit(0.01)
     """Part of a CPU core that an idle plugin may use (L05)."""

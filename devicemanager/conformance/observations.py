@@ -129,8 +129,11 @@ class Observations:
         return ""
 
     def _why_rejected(self, call: Call) -> str:
-        """Return the reason of a failed Register call. A kubelet that starts empties the plugin
-        directory, so a plugin that only calls Register again has no socket."""
+        """Return the reason of a failed Register call.
+
+        If the plugin's socket does not exist, the text explains why. A kubelet empties the plugin
+        directory at its start. A plugin that then only calls Register again has no socket.
+        """
         text = f"{call.resource} is not registered: {call.message}"
         path = self._kubelet.plugin_dir / str(call.request["endpoint"])
         if path.exists():

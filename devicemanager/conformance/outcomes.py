@@ -97,7 +97,7 @@ class Failed(AssertionError):
         """ID of another check. If that check failed in the same run, this check is skipped, and its
         text refers to that check."""
         self.symptom = symptom
-        """Symptom on a node, if that of the check (``Check.production``) does not fit."""
+        """Symptom on a node, for a failure that ``Check.production`` does not describe."""
 
 
 class Lost(Failed):
@@ -121,7 +121,7 @@ class Skipped(Exception):
 
 
 RESTART = "restart the kubelet"
-"""Text of the line for a restart."""
+"""Text of the timeline's line about a kubelet restart."""
 
 
 @attrs.frozen

@@ -38,7 +38,7 @@ HOOKS = {
 """Purpose of each hook, by the hook's name."""
 
 HOOKS_OF_STARTS = ("prepare", "cleanup")
-"""Hooks that run with every check."""
+"""Hooks that run before each start or after each exit of the plugin."""
 
 Hook = str | Callable[[Mapping[str, str]], object]
 """A shell command with placeholders, or a function that gets a mapping with their values.

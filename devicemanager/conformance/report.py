@@ -54,7 +54,8 @@ class Verdict:
     needs: tuple[str, ...] = ()
     """What the run lacks for a skipped check, such as ``hook reset`` or ``option --reboot``."""
     symptom: str = ""
-    """Symptom on a node, if that of the check does not fit what was seen."""
+    """Symptom on a node, for a failure that ``Check.production`` does not describe; otherwise
+    empty."""
 
     @property
     def production(self) -> str:

@@ -14,7 +14,8 @@ Theory of operation. A run takes four steps.
    has the checks of scene REGISTERED, which run one after another on the stage of step 2. Each
    check of scene OWN has a separate lane and stage. Hooks may change declared directories of
    hardware, which all instances of the plugin share. Then the checks that use these hooks run last,
-   one at a time (``_last``). If ``prepare`` or ``cleanup`` may change them, all lanes do so.
+   one at a time (``_last``). If ``prepare`` or ``cleanup`` may change these directories, all lanes
+   run one at a time.
 4. *Verdicts.* The exception that a check raises determines the outcome (``_judge``). Then waivers
    are applied, and a failure or warning gets the timeline.
 
@@ -26,7 +27,7 @@ Some cases need care:
 * If a hook fails, one check has an error. Other checks that use the hook are skipped.
 * A check may find that it cannot run because of a problem that another check reports (``cause`` of
   Skipped and Failed). Its verdict is published after all checks, when the verdict of the other
-  check is known. The text then names a check only if that check failed, or was not selected.
+  check is known. The text then names the other check only if it failed, or was not selected.
 * On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
   again on a new stage, and only that result counts. After a failure, the next check gets a new
   stage, too.
@@ -186,8 +187,8 @@ class _Runner:
     _failed_hooks: dict[str, str] = attrs.field(factory=dict)
     """ID of the check whose error reports that a hook has failed, by name of the hook."""
     _decided: dict[str, threading.Event] = attrs.field(factory=dict)
-    """Events by ID, of checks whose failure other checks may repeat. An event is set when its check
-    has ended."""
+    """An event for each check, by ID of the check. The event is set when the check has ended or was
+    skipped. A check waits for the events of the checks in its ``repeats`` (``_cause``)."""
     _publishing: threading.Lock = attrs.field(factory=threading.Lock)
 
     def run(self, checks: Sequence[Check], jobs: int) -> tuple[Verdict, ...]:
@@ -275,8 +276,8 @@ class _Runner:
             stage.close()
 
     def _learn_devices(self, run: SuiteRun) -> None:
-        """Wait for the devices of a plugin that has registered, and count them. Resources with
-        devices become the first resources."""
+        """Wait for the devices of a plugin that has registered, and count them. Move resources
+        with devices to the beginning of ``resources``."""
         run.wait_devices()
         if not self._device_counts:
             counts = dict(run.device_counts())
@@ -287,8 +288,8 @@ class _Runner:
     def _why_skipped(self, check: Check, unregistered: str, silent: bool) -> str:
         """Return the reason to skip a check without running it; empty if the check can run.
 
-        ``unregistered`` is the reason from R01 that the plugin is not registered; empty if it is
-        registered. ``silent`` is True if the plugin has not tried to register.
+        ``unregistered`` is the reason to skip checks that need a registered plugin, if R01 has
+        failed; otherwise empty. ``silent`` is True if the plugin has not tried to register.
         """
         if unregistered and check.needs_registration:
             return unregistered
@@ -319,8 +320,8 @@ class _Runner:
         return verdict
 
     def _unregistered(self, verdict: Verdict) -> str:
-        """Return the reason to skip the checks after one that needed a registration and has failed;
-        empty for other verdicts."""
+        """Return the reason to skip later checks that need a registration, if the verdict is that
+        the plugin does not register or cannot be started; otherwise empty."""
         match verdict.outcome:
             case Outcome.FAIL:
                 problem = "does not register"
@@ -540,7 +541,8 @@ class _Runner:
         return self._verdict(check, self._judge(check, run))
 
     def _judge(self, check: Check, run: SuiteRun) -> _Result:
-        """Run a check, for each resource with devices if it is about one resource."""
+        """Run a check. A check about one resource (``Check.each_resource``) is run for each
+        resource with devices, until a run fails or warns."""
         subjects: list[str | None] = []
         if check.each_resource and len(self.resources) > 1:
             subjects = [name for name in self.resources if self._device_counts.get(name)]

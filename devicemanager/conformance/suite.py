@@ -18,7 +18,8 @@ __all__ = ["PLUGINS", "Suite"]
 
 @attrs.frozen
 class Suite:
-    """One kind of program under test, with its checks. Creates stages and runs for these checks."""
+    """One kind of program under test, with its checks. It creates the stages and ``SuiteRun``
+    objects for these checks."""
 
     program: str
     """The kind of program, as in the heading of a report."""

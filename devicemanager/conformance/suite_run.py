@@ -33,8 +33,8 @@ _LAST_LINES = 3
 _NUMBER = re.compile(r"\d+")
 _POLL_SECONDS = 0.02
 _FIRST_CORE_WAITS_SECONDS = 1.0
-"""Seconds of a wait after which the time without a core is measured: reading it is expensive, and
-most waits are shorter."""
+"""Seconds after which a wait begins to measure how long threads wait for a CPU core. The
+measurement is expensive, and most waits are shorter."""
 _MOST_PATIENCE = 5
 """Longest time of a wait on a busy machine, as a multiple of its limit."""
 _FIRST_NOTE_SECONDS, _NEXT_NOTE_SECONDS = 3.0, 10.0
@@ -112,8 +112,8 @@ class SuiteRun(ABC):
         return f"{text}. It printed: {self.last_output}. {advice}" if advice else text
 
     def accepted_exit(self) -> str:
-        """Return a text for a check that passes although the plugin has exited: with an error, so
-        that something starts it again."""
+        """Return a text for a check that passes although the plugin has exited. The check accepts
+        an exit with an error, because a supervisor then starts the plugin again."""
         return f"exits with an error, which is accepted: {self.plugin.exit_text()}"
 
     def step(self, text: str) -> None:
@@ -282,8 +282,8 @@ class SuiteRun(ABC):
             time.sleep(_POLL_SECONDS)
 
     def _without_core(self, before: Mapping[int, float] | None) -> float:
-        """Return the longest time in which a thread has waited for a core since ``before``; 0 for
-        None."""
+        """Return the longest time that a thread has waited for a CPU core since ``before``, in
+        seconds. ``before`` is an earlier result of ``core_waits``; None leads to 0."""
         if before is None:
             return 0.0
         waits = self.plugin.core_waits()

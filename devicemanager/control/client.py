@@ -475,8 +475,8 @@ class MockKubeletClient:
         Without ``kinds``, an event of any kind matches. Raises WaitTimeout.
 
         By default, the event must come after the start of the wait. With ``since``, it must come
-        after this mark, or after the event with this number. ``after`` is also the number of an
-        event.
+        after this mark, or after the event with this number. Without ``since``, ``after`` can be
+        the number of that event.
         """
         if since is not None:
             after = since.event if isinstance(since, Mark) else since

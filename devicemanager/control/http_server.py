@@ -61,8 +61,8 @@ __all__ = [
 IDLE_SECONDS: Final = 30.0
 STALLED_SECONDS: Final = 30.0
 UPGRADED_SECONDS: Final = 4 * 3600.0
-"""Seconds without data after which an upgraded connection is closed, as in the kubelet
-(``streamingConnectionIdleTimeout``)."""
+"""Seconds without a complete message after which an upgraded connection is closed. The kubelet has
+the same time as the default of ``streamingConnectionIdleTimeout``."""
 UPGRADE: Final = "devicemanager.upgrade"
 """Extension of ASGI: a function that switches the connection to another protocol. Its arguments are
 the headers of the response, and a function that creates the ``Upgraded`` for a transport."""

@@ -14,8 +14,8 @@ WITHOUT_TOPOLOGY = -1
 
 Nodes = tuple[int, ...] | None
 """NUMA nodes of a device, in the plugin's order; None if the plugin sent no topology. An empty
-topology counts as no topology (quirk Q13), except for the hints of old kubelets
-(``DeviceHintProvider``)."""
+topology counts as no topology with two exceptions: in the hints of kubelets up to v1.25
+(``DeviceHintProvider``), and in GetAllocatableResources with quirk Q13."""
 
 
 @attrs.frozen

@@ -190,9 +190,9 @@ class Endpoints:
     ) -> tuple[EndpointInfo, tuple[EndpointInfo, ...]]:
         """Add an endpoint for a plugin that has registered; ``name`` identifies its socket.
 
-        Returns the new endpoint, and the endpoints that it replaces. Since v1.37, these are the
-        endpoints of the resource with the same name (see quirk Q2). Before, they are all endpoints
-        of the resource.
+        Returns the new endpoint, and the endpoints that it replaces. Since v1.37, it replaces only
+        the resource's endpoints with the same ``name`` (see quirk Q2). Before v1.37, it replaces
+        all endpoints of the resource.
         """
         self._last_id += 1
         endpoint = EndpointInfo(EndpointId(self._last_id), resource, name, options)

@@ -1,8 +1,8 @@
 """Exceptions of the kubelet's side, grouped by what caused the error.
 
 ``EndpointError``: a plugin misbehaved. ``RequestError``: a request cannot be met. Any other
-exception from ``devicemanager.core`` is a bug in that package. It raises ``InternalError`` if an
-invariant is violated.
+exception from ``devicemanager.core`` is a bug in that package. The package raises
+``InternalError`` if an invariant is violated.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ class Pod:
     """``spec.resources.requests`` with its defaults, for the resources that the pod level supports.
     Units are those of ``Container.requests``."""
     backed: frozenset[tuple[ContainerName, ResourceName]] = frozenset()
-    """Extended resources of containers that a resource claim provides instead of a plugin
-    (``status.extendedResourceClaimStatus``)."""
+    """Pairs of container and extended resource: a resource claim provides the resource to the
+    container instead of a plugin (``status.extendedResourceClaimStatus``)."""
     claim_statuses: Mapping[str, str | None] = NO_ENTRIES
     """``status.resourceClaimStatuses``: names of the ResourceClaims that were created from
     templates, by the names that the pod uses for them; None if the pod needs no claim."""
@@ -177,7 +177,8 @@ class Pod:
     def without_backed(self, *, limits: bool) -> Pod:
         """Return the pod without requests for the resources that resource claims provide.
 
-        With ``limits``, the limits are removed, too, so that no plugin is called for them.
+        With ``limits``, the limits for these resources are removed, too, so that no plugin is
+        called for them.
         """
 
         def strip(amounts: Amounts, container: Container) -> Amounts:

@@ -28,8 +28,9 @@ Resources: TypeAlias = DriverResources | Iterable[Device | str]
 class Driver(ABC):
     """Base class for a DRA driver. Override ``resources`` and ``prepare``.
 
-    The framework serializes ``prepare`` and ``unprepare``, even across the two processes of a
-    rolling update. All other methods can run concurrently with them.
+    This package (the *framework*) calls the methods. It serializes ``prepare`` and ``unprepare``,
+    even across the two processes of a rolling update. All other methods can run concurrently with
+    these two.
     """
 
     health_interval: float = 10.0

@@ -58,7 +58,10 @@ _OLDEST = "0.3.0"
 
 
 def _version(edits: Any) -> str:
-    """Return the oldest CDI version with all these fields: old runtimes reject newer versions."""
+    """Return the oldest CDI version that has all fields in ``edits``.
+
+    Old runtimes reject newer versions.
+    """
     found = [_OLDEST]
     for each in edits:
         found += [_SINCE[key] for key in each if key in _SINCE]

@@ -2,11 +2,11 @@
 
 A prepare has four steps. The driver recovers from a crash after each of them:
 1. The claim is stored without a result. From now on, the author's ``unprepare`` is called for it.
-2. The author prepares the devices.
+2. The author's ``prepare`` is called.
 3. The result is stored, with the content of all files.
 4. The files are written.
-If a result is stored, a repeated call only writes missing files. After a reboot, the author
-prepares the devices again, because they have lost their state.
+If a result is stored, a repeated call only writes missing files. After a reboot, the author's
+``prepare`` is called again, because the devices have lost their state.
 """
 
 from __future__ import annotations

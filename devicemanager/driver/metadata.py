@@ -116,7 +116,11 @@ class MetadataFiles:
         return self._cdi_dir / f"{self._driver}_metadata_{uid}_{base}.json"
 
     def _container_path(self, claim: Claim, base: str) -> str:
-        """Return the path of a file in the container. It contains the pod's name for the claim."""
+        """Return the path of a file in the container.
+
+        For a claim from a template, the path contains the pod's name for the claim. For any other
+        claim, it contains the name of the ResourceClaim.
+        """
         of_template = claim.pod_claim_name
         kind = "resourceclaimtemplates" if of_template else "resourceclaims"
         name = of_template or claim.name

@@ -177,8 +177,8 @@ class Changes:
 
     replaced: list[Slice] = attrs.field(factory=list)
     created: list[tuple[int, Spec]] = attrs.field(factory=list)
-    """Specs to create, with their position in the pool: allocators use slices in order of their
-    names."""
+    """Specs to create, with their position in the pool. The name of a slice begins with the
+    position, because allocators use slices in the order of their names."""
     deleted: list[Slice] = attrs.field(factory=list)
 
     def __bool__(self) -> bool:

@@ -8,8 +8,8 @@ may call the kubelet.
 
 ``wait_for`` evaluates an arbitrary condition after each event. It notes the latest event number
 before it evaluates the condition and sleeps only if that number has not changed. An event
-published in between is therefore not missed. It also wakes up four times a second, because a
-condition can become true without an event.
+published in between is therefore not missed. ``wait_for`` also wakes up four times a second,
+because a condition can become true without an event.
 
 The lock is reentrant: a signal handler can publish while the same thread is publishing.
 """

@@ -86,7 +86,7 @@ class FaultRegistry:
         ``set("reject-register", times=2)`` is the same as ``set("reject-register:times=2")``.
         The fault's counters begin at 0. An action without ``at`` is executed before this method
         returns. Two kinds also act later, by the kubelet's clock: ``restart-twice`` restarts the
-        kubelet a second time, and ``away`` starts it again.
+        kubelet a second time, and ``away`` starts the stopped kubelet again.
 
         Raises FaultError, which names the choices, for an invalid fault. Errors of an action are
         raised, too.

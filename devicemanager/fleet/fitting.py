@@ -42,7 +42,7 @@ class Candidate:
     slices: tuple[Object, ...] = ()
     classes: tuple[Object, ...] = ()
     allocated: tuple[Object, ...] = ()
-    """Claims in the cluster."""
+    """All claims in the cluster. The devices allocated to them are in use."""
 
     @classmethod
     def of(cls, fleet: Fleet, pod: Object, templates: Iterable[Object] = ()) -> Candidate:

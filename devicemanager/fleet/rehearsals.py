@@ -16,8 +16,8 @@ from devicemanager.rehearsal import Configure, Rehearsal, Step, rehearse
 __all__ = ["NodeRehearsal", "rehearse_fleet"]
 
 REPEAT = 10
-"""Number of orders of plugins and pods in a sample. A sample always has one order with all plugins
-first, and one with all pods first."""
+"""Number of orders in a sample. An order is one sequence of registrations of plugins and admissions
+of pods. A sample always has one order with all plugins first, and one with all pods first."""
 _PERMUTED = 3
 """If a node has at most this many plugins and pods in total, all orders are tried. There are at
 most 6 such orders, fewer than in a sample."""

@@ -11,8 +11,8 @@ __all__ = ["ADVICE", "NoDirectory", "short_directory"]
 _DEFAULT = "/tmp"
 _MEMORY = "/dev/shm"
 _LONGEST_TMPDIR = 30
-"""Longest path of TMPDIR in bytes. It leaves a plugin 48 of the 107 bytes that the path of a
-socket may have."""
+"""Longest path of TMPDIR in bytes. The path of a socket may have 107 bytes. With the longest
+TMPDIR, 48 of these bytes remain for a plugin."""
 
 ADVICE = f"set TMPDIR to a directory of at most {_LONGEST_TMPDIR} bytes"
 

@@ -167,8 +167,8 @@ class DirectoryWatch:
         """Start a watch if the directory exists and is not watched yet.
 
         Returns True if this call started a watch. Call this method repeatedly, because a directory
-        that was deleted and created again needs a new watch. It is for callers that also work
-        without a watch, only slower. A failure is logged once and not raised.
+        that was deleted and created again needs a new watch. A failure is logged once and not
+        raised: without a watch, the caller must still work, but may be slower.
         """
         with self._locked():
             current = FileIdentity.of(self._directory, follow_links=True)

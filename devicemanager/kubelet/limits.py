@@ -18,9 +18,9 @@ from devicemanager.core.errors import StartError
 __all__ = ["as_start_error", "check_address_space", "check_descriptors", "reason"]
 
 _DESCRIPTORS = 32
-"""Number of free descriptors that a start needs. The kubelet's servers use a dozen, and the
-connection to a plugin is opened only if a quarter of the limit stays free
-(``registration.dialer``)."""
+"""Number of free descriptors that a start needs. The kubelet's servers use a dozen. The rest is
+a reserve, because a plugin's socket is dialed only if enough descriptors stay free
+(``registration.dialer.leaves_enough``)."""
 
 
 def check_descriptors() -> None:

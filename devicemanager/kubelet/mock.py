@@ -258,9 +258,9 @@ class MockKubelet:
     def sources_ready(self) -> None:
         """Declare that all pods of the node are known; devices of unknown pods become free.
 
-        A kubelet that starts with a checkpoint frees no devices until every pod in the checkpoint
-        has been admitted again. This method ends the wait. Raises RequestError if the kubelet is
-        stopped.
+        Without this call, a kubelet that starts with a checkpoint keeps the devices of unknown pods
+        until every pod in the checkpoint has been admitted again. Raises RequestError if the
+        kubelet is stopped.
         """
         self._pods.workers.sources_ready()
 
@@ -370,11 +370,12 @@ class MockKubelet:
         ``claims`` are the pod's allocated ResourceClaims, which DRA drivers prepare: a dict, YAML
         text, a path, an object of the package ``kubernetes``, or a list of these, in v1, v1beta2 or
         v1beta1. ResourceClaims in the text or file of the manifest are used, too. With ``reserve``,
-        the claims are reserved for the pod. Claims for the pod's templates get the pod as their
-        owner, and the pod's status gets their names. Without ``reserve``, claims and pod are not
-        changed. If the claims cannot be prepared, the pod is admitted and stays Pending, and its
-        containers have the error. The kubelet tries again after a minute of its clock, or in
-        ``resync``.
+        the claims are reserved for the pod. A claim that the pod's spec does not name is assigned
+        to an entry of ``spec.resourceClaims`` with a template: the pod becomes the owner of the
+        claim, and the pod's status gets the name of the claim. Without ``reserve``, claims and pod
+        are not changed. If the claims cannot be prepared, the pod is admitted and stays Pending,
+        and its containers have the error. The kubelet tries again after a minute of its clock, or
+        in ``resync``.
 
         After ``resource_claims.offer``, the kubelet allocates claims without an allocation, like
         the scheduler, and creates claims from templates. These claims are released when the pod has

@@ -1,7 +1,7 @@
 """The operations on pods and devices that ``MockKubelet`` and ``InMemoryKubelet`` share.
 
-Both kubelets do the same with pods and devices, and differ only in the process that serves them.
-Every method therefore uses ``_serving``, which returns the current process and raises
+Both kubelets do the same with pods and devices. Only the classes of their processes differ. Every
+method therefore uses ``_serving``, which returns the kubelet's current process and raises
 RequestError while the kubelet is stopped. ``MockKubelet`` documents the methods.
 """
 

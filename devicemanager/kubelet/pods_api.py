@@ -189,7 +189,7 @@ class NodePodsSource:
 
 
 def _is_synced(record: PodRecord) -> bool:
-    """True if the status manager has a status of the pod that can still change."""
+    """True if the pod has a status, and its DELETED event is still to come."""
     return record.rejected or (record.admitted and record.is_active)
 
 
@@ -218,7 +218,10 @@ class PodsFaults:
         self._faults = faults
 
     def __call__(self, method: str) -> None:
-        """Apply the faults that fire at an accepted call. Raises Rejection."""
+        """Apply the faults that fire at a call, after the rate limit has let the call through.
+
+        WatchPods has no rate limit. Raises Rejection if a fault makes the call fail.
+        """
         if not self._faults.armed:
             return
         fired = self._faults.at(InjectionPoint.PODS_API, FaultContext(rpc=method))

@@ -24,8 +24,8 @@ class LazyResourceClaims:
     def __init__(self, kubeconfig: Path | None, node: str, events: EventStream) -> None:
         """``kubeconfig`` selects an API server; None selects claims in memory.
 
-        ``events`` reports changes of claims in memory, or of the slices of ``node`` on the API
-        server.
+        Changes of claims in memory, or of the ResourceSlices of ``node`` on the API server, are
+        published to ``events``.
         """
         self._kubeconfig = kubeconfig
         self._node = node

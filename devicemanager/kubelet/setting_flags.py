@@ -32,7 +32,7 @@ class Flag(NamedTuple):
     """Name of the flag without dashes; empty if it is the name of the field."""
     choices: tuple[str, ...] = ()
     repeated: bool = False
-    """True if the flag can be repeated; the field then has the values of all its uses."""
+    """True if a command line can have the flag several times. The field has all these values."""
     off: str = ""
     """Name of another flag, without a value, that removes the limit by setting the field to
     None."""

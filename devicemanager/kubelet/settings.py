@@ -278,7 +278,7 @@ class Settings:
         default=frozenset(), converter=_as_resources
     )
     """Resources that this node should have. A pod that requests such a resource is rejected until
-    a plugin has registered the resource (quirk Q14)."""
+    a plugin has registered the resource. With quirk Q14, this setting has no effect."""
     strict: bool = attrs.field(default=False, validator=_is(bool, "True or False"))
     """True to reject pods that request a resource no plugin has registered. By default such pods
     run without the resource, as in the kubelet, and a warning event is published."""

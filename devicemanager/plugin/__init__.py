@@ -2,8 +2,8 @@
 
 Theory of operation. A device plugin serves the DevicePlugin API on a unix socket in the kubelet's
 plugin directory, and registers that socket with the kubelet. An author writes a :class:`Plugin`,
-and this package serves and registers it. The package does not import the mock kubelet, and its
-plugins run with any kubelet.
+and this package (the *framework*) serves and registers it. The package does not import the mock
+kubelet, and its plugins run with any kubelet.
 
 In:  a :class:`Plugin` (``devices`` and ``allocate``), or a :class:`Lister` of several plugins; the
      plugin directory; :class:`PluginSettings`.

@@ -29,9 +29,9 @@ _ID_LIMIT = 63
 class Snapshot:
     """Snapshot of a device list.
 
-    ``version`` grows with every snapshot. ``mark`` changes only if streams must send the list: the
-    message differs, or :meth:`DeviceList.resend` was called. ``published`` is False before the
-    first list.
+    ``version`` grows with every snapshot. A new ``mark`` means that streams must send the list: its
+    serialized form has changed, or :meth:`DeviceList.resend` was called. ``published`` is False
+    before the first list.
     """
 
     version: int = 0

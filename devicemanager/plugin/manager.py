@@ -134,7 +134,7 @@ class Manager:
             raise
 
     def stop(self) -> None:
-        """Stop all resources and remove their sockets; wait at most 8 s for hanging methods."""
+        """Stop all resources and remove their sockets; wait at most 8 s for plugins that hang."""
         if os.getpid() != self._pid:
             # The threads and sockets belong to the parent.
             return

@@ -54,7 +54,7 @@ class RegistrationMode(Protocol):
         """
 
     def add_to(self, server: grpc.Server) -> None:
-        """Add the gRPC service that this mode needs to a new server."""
+        """Add to ``server``, which is not started yet, the gRPC service that this mode needs."""
 
     def register(self, server: PluginServer, wait: Callable[[PendingResponse], bool]) -> bool:
         """Try to register once, and return True if the kubelet accepts.

@@ -97,7 +97,7 @@ class PluginSettings:
     """Maximum pause between the end of a ListAndWatch stream and the next registration."""
 
     recheck: float = attrs.field(default=2.0, validator=_positive)
-    """Interval between checks of the sockets without a file event.
+    """Maximum interval between checks of the sockets.
 
     A file event triggers a check immediately.
     """

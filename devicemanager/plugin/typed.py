@@ -97,8 +97,7 @@ class PciDevice:
 
 
 class ApiType(enum.Enum):
-    """Kernel interface through which a container uses a ``FlatDevice``: a path or a network
-    interface.
+    """How a container uses a ``FlatDevice``: through a path, or as a network interface.
 
     The numbers are those of the proposal for typed devices.
     """

@@ -38,7 +38,7 @@ class HeldPod:
     name: str
     """``namespace/name``; the UID if the snapshot lacks the name."""
     devices: Devices
-    """Devices of plugins."""
+    """The pod's devices from device plugins, by resource."""
     claims: tuple[dra.ClaimState, ...] = ()
     """The claims that are prepared for the pod."""
     has_cpus_or_memory: bool = False
@@ -56,7 +56,7 @@ class HeldPod:
         return tuple(sorted({str(name) for each in containers for name in _devices_of(each)}))
 
     def missing(self, devices: Mapping[str, Mapping[str, Collection[str]]]) -> set[str]:
-        """Return the resources that an app container or a sidecar requests but has no device of.
+        """Return the requested resources of which an app container or a sidecar has no device.
 
         ``devices``: IDs of the devices that the pod has from plugins, by container and resource.
         Resources that a ResourceClaim provides are not returned.

@@ -89,7 +89,7 @@ class Statement:
 
     text: str
     basis: str
-    """Evidence for the behaviour: how the kubelet version was verified."""
+    """How the behaviour is known: from a comparison with a real kubelet, or from source code."""
     advice: str = ""
 
 

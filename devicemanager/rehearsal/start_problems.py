@@ -31,8 +31,8 @@ class LostCheckpoint:
 
 
 def lost_checkpoint(node: Node) -> LostCheckpoint | None:
-    """Return why the next start loads no allocations; None if the checkpoint is readable, or if the
-    node has no allocations."""
+    """Return why the next start loads no allocations. Return None if the checkpoint is valid, or if
+    it is missing on a node without allocated devices."""
     if node.saved is not None and node.saved.problems:
         return LostCheckpoint(
             "the kubelet cannot read the checkpoint, and starts without any allocation",

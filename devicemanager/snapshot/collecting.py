@@ -119,10 +119,11 @@ class _Reader:
 def _checkpoint_and_pods(
     reader: _Reader, places: Places
 ) -> tuple[bytes | None, tuple[Pod, ...] | None]:
-    """Return the checkpoint and the pods of PodResources, read while neither has changed.
+    """Return the checkpoint and the pods of PodResources, read without a change in between.
 
     Rules compare the two, so a change in between would look like a fault. If the checkpoint has
-    changed during the call, both are read again, up to three times.
+    changed during the List call, both are read again. The third attempt is the last: its result is
+    returned even after a change.
     """
     path = places.plugin_dir / CHECKPOINT_NAME
     for _ in range(_CHECKPOINT_ATTEMPTS):

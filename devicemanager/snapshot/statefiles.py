@@ -54,8 +54,8 @@ class CpuState:
 
     @property
     def is_intact(self) -> bool:
-        """True if the checksum is correct or 0, which stands for no checksum (VerifyChecksum,
-        v1.36)."""
+        """True if the checksum is correct, or 0 for no checksum (VerifyChecksum, v1.36), or if the
+        correct checksum is unknown."""
         # If the correct checksum is unknown, the file counts as intact: after a false alarm, an
         # administrator would drain the node.
         return not self.checksum or not self.expected or self.checksum in self.expected
@@ -77,9 +77,9 @@ class MemoryState:
 
     policy: str
     totals: Mapping[int, Mapping[str, int]]
-    """Bytes of memory by NUMA node and memory type."""
+    """Total bytes of memory, by NUMA node and memory type."""
     allocatable: Mapping[str, Mapping[int, int]]
-    """Bytes of memory for containers, by memory type and NUMA node."""
+    """Bytes of memory that containers can get, by memory type and NUMA node."""
     assigned: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]]
     """Memory blocks by pod UID and container name."""
 
@@ -137,10 +137,10 @@ def _cpus(text: str) -> frozenset[int]:
 
 
 def _checksum(file: _CpuFile, more: str) -> int:
-    """Return the 32-bit FNV-1a hash of the value's text as Go prints it (CPUManagerCheckpoint,
-    v1.36).
+    """Return the 32-bit FNV-1a hash of the text that Go prints for the contents of the file
+    (CPUManagerCheckpoint, v1.36).
 
-    ``more`` is text that newer versions add.
+    ``more`` is text that newer versions add to this text.
     """
     # Go prints maps sorted by key, so the order in the file does not matter.
     entries = _printed((uid, _printed(each.items())) for uid, each in file.entries.items())

@@ -137,8 +137,8 @@ class ApiNode:
         self._unschedulable = found
 
     def _report(self, kubelet: MockKubelet) -> None:
-        """Write the devices of device plugins to the Node object: they decide which extended
-        resources DRA serves."""
+        """Write the numbers of the device plugins' devices to the Node object. The server needs
+        them to decide which extended resources DRA serves."""
         status = kubelet.node_status()
         fields = {
             "capacity": {**_ALLOCATABLE, **_texts(status.capacity)},

@@ -33,9 +33,10 @@ class ReplayPluginFactory(Factory):
         check: bool = True,
         timeout: float = 10.0,
     ) -> ReplayPlugin:
-        """Create a plugin that replays a recording; wait until the kubelet has received its lists.
+        """Create a plugin that replays a recording; wait until the kubelet has its device lists.
 
-        If ``speed`` is None, wait for all lists of the first stream, otherwise for its first list.
+        If ``speed`` is None, wait for all lists of the first recorded stream. Otherwise wait only
+        for the first list of this stream.
         ``speed`` is the number of recorded seconds that pass per second; None replays without
         pauses. ``recording`` is a ``Recording`` or its path; ``resource`` is optional if the
         recording has only one resource. With ``check``, the test fails if the kubelet makes a

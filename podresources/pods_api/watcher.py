@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 
 CHANNEL_SIZE = 100
-"""Number of unread events from which a queue counts as full if its client is too slow
-(``WatchPods``, pkg/kubelet/apis/pods/server.go, v1.37). A shorter queue is never full."""
+"""A queue with at least this many unread events is full if its client is too slow (``WatchPods``,
+pkg/kubelet/apis/pods/server.go, v1.37). A shorter queue is never full."""
 
 PATIENCE = 1.0
 """Seconds without reading after which a client is too slow."""
@@ -53,7 +53,8 @@ class Watcher:
         self._stalled_since = 0.0  # the last progress, while there are events
 
     def put(self, event: EventType, pod: bytes) -> bool:
-        """Append an event. If the queue is full, close it instead and return False."""
+        """Append an event and return True. If the queue is full, close the queue instead and return
+        False. If the queue is already closed, drop the event and return True."""
         with self._changed:
             if self._is_closed:
                 return True

@@ -16,7 +16,8 @@ one engine with the language and the cost limits of Kubernetes:
 * ``running`` evaluates a program and counts its cost (``costs``, ``limits``).
 
 Any user can write an expression, so no expression may hang or crash the kubelet. Every evaluation
-has a cost limit, and a limit on work that the cost does not count. Start with ``compiling``.
+has a cost limit. Kubernetes' cost does not count everything that takes time or memory, so
+``limits`` has two more limits. Start with ``compiling``.
 """
 
 from devicemanager.claims.cel.v1alpha1 import Expression, compile_v1alpha1

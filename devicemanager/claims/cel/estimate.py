@@ -270,9 +270,11 @@ class _Estimator:
         return before.plus(total)
 
     def _indexed(self, call: Call, overload: str, size: Range | None) -> Range | None:
-        """If the overload is an index, store the element's path and return the element's size.
+        """Return the size of the result of a call, for one of its overloads.
 
-        For other overloads, return ``size``.
+        ``size``: the size that is known so far. It is returned unchanged for most overloads. For
+        the overloads of ``list[index]`` and ``map[key]``, return the size of the element, and store
+        the path of the element in ``_paths``.
         """
         part = {"index_list": "@items", "index_map": "@values"}.get(overload)
         if part is None:

@@ -114,10 +114,11 @@ def _replace(call: CallSizes) -> Estimate:
 
 
 def _replacements(size: int, old: int, keeps_size: bool) -> tuple[int, int]:
-    """Return the maximum number of replacements, and the number of unchanged characters.
+    """Return a number of replacements in a text, and the number of its unchanged characters.
 
-    ``size`` and ``old``: sizes of the text and of the replaced substring. ``keeps_size``: True to
-    assume that nothing is replaced.
+    ``size`` and ``old``: sizes of the text and of the replaced substring. An empty substring is
+    replaced at every position of the text. For any other substring, assume that nothing is replaced
+    if ``keeps_size`` is True, and that the whole text is replaced if it is False.
     """
     if old == 0:
         return capped(size + 1), size

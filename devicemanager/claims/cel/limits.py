@@ -1,4 +1,8 @@
-"""Limits of one evaluation: the cost as Kubernetes counts it, and work that has no such cost."""
+"""Limits of one evaluation: its cost, its work, and the size of the strings and lists it creates.
+
+The cost is Kubernetes' cost. The work is the number of elements of lists and maps that the
+evaluation reads; 64 characters of a string count as one element.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,8 @@ class NoAnswer(EvaluationStopped):
 class TooMuchWork(NoAnswer):
     """Error for an evaluation that needs more time or memory than this package allows.
 
-    The cost does not count all work. For example, Kubernetes charges one unit for concatenating two
-    long lists.
+    Kubernetes' cost alone does not limit time and memory. For example, Kubernetes charges one unit
+    for concatenating two long lists.
     """
 
     def __init__(self) -> None:
@@ -70,7 +74,7 @@ class Meter:
             self._next = min(self._limit, self.cost + _PERIOD)
 
     def read(self, value: Value) -> None:
-        """Count the work of reading a value and everything in it. Raises TooMuchWork."""
+        """Add the elements of a value, including nested ones, to the work. Raises TooMuchWork."""
         kind = type(value)
         if kind is str or kind is bytes:
             self.work += len(value) >> 6

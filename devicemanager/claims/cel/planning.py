@@ -86,7 +86,7 @@ class _Planner:
         return step if _is_chain(node) else steps.charged(step)
 
     def _attribute(self, node: Node) -> Step:
-        """Return the step of a branch of a conditional, or of an index.
+        """Return the step of a branch of a conditional, or of the key of an index.
 
         In these two places, cel-go does not charge for reading a variable.
         """

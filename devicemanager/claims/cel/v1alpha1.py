@@ -1,7 +1,8 @@
 """Constraints of ``devmgmtproto.k8s.io/v1alpha1``: CEL expressions that convert operands.
 
 In:  the text of a constraint; the attributes of a device.
-Out: an ``Expression``; or CompileError at admission, EvaluationError for a device.
+Out: an ``Expression``, or CompileError for an invalid constraint. ``Expression.matches`` returns
+     True or False for a device, or raises EvaluationError.
 
 These constraints differ from DRA selectors (``dra``) in three ways:
 

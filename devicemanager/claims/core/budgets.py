@@ -98,9 +98,10 @@ class _Pool:
 
     @property
     def make(self) -> Hashable:
-        """Key for caching: pools with equal keys can serve the same counts.
+        """Key for caching the result of ``_servable``: pools with equal keys have equal results.
 
-        A key has the headroom of the pool, and the size, cost and users of each group.
+        A key has the headroom of the pool. For each group, it has the number of devices, the charge
+        of one device, and the demands that can use the devices.
         """
         return self.headroom, tuple([(g.size, g.cost, g.users) for g in self.groups])
 

@@ -64,7 +64,7 @@ class CommonGroups:
 
     def add(self, number: int) -> bool:
         """Add a device. Return False, without a change, if the device is incompatible with the
-        devices added before."""
+        devices that were in use before the search, or with those added before."""
         narrowed = []
         for key, groups in self._groups.declared.get(number, ()):
             stack = self._common.setdefault(key, [])

@@ -166,7 +166,7 @@ class _Search:
 
         ``missing``: the amount of each resource that the further picks must provide together.
         ``pool``: ANY_POOLS, SEVERAL_POOLS or the index of a pool. An index means that all picks
-        so far belong to this pool, and a further pick must belong to another pool.
+        so far belong to this pool, and at least one further pick must belong to another pool.
         """
         if pool >= 0 and need == 1:
             candidates &= ~self._inventory.pool_sets[pool]

@@ -225,7 +225,11 @@ class _Reasons:
 def _offering(
     view: LedgerView, slot: Slot, reachable: Mapping[str, int]
 ) -> tuple[tuple[str, str], ...]:
-    """Return pool and name of each resource that is short, for all pools with usable devices."""
+    """Return pairs of a pool and a resource of which the request could not get enough.
+
+    Each of these resources is paired with each pool that has usable devices. ``reachable``: the
+    largest amount of each resource that the request could get.
+    """
     pools = sorted({kind.pool for kind in view.inventory.kinds if kind.devices & slot.usable})
     return tuple(
         [

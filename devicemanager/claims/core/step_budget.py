@@ -24,7 +24,10 @@ class FirstFitCutOffError(Exception):
 
 
 class StepBudget:
-    """Step budget of one search for devices. It counts device picks and other work."""
+    """Step budget of one search for devices.
+
+    One step is the pick of one device, or any other computation that takes about as long.
+    """
 
     def __init__(self, total: int, may_continue: Callable[[], bool] | None = None) -> None:
         """Create a budget of ``total`` steps.

@@ -38,7 +38,7 @@ def read_text(text: str, where: str = "") -> tuple[api.Object, ...]:
     """Return all objects of a text; a document of kind ``List`` contributes its items.
 
     Raises InvalidObject with a line for each error, starting with ``where`` (the name of the
-    text). A list with more items than a pool may have devices is also an error.
+    text). No list in the text may have more than ``MAX_DEVICES`` items.
     """
     prefix = f"{where}: " if where else ""
     try:

@@ -433,7 +433,8 @@ class ClusterNode:
     def _end(self, keeps_pods: bool = False) -> bool:
         """Stop the node; return True if no other call has stopped it before.
 
-        With ``keeps_pods``, containers still stop, and the last pod statuses are still written.
+        With ``keeps_pods``, ``PodSync`` continues: it stops the containers of the node's pods and
+        writes the last pod statuses.
         """
         with self._lock:
             was_over, self._is_over = self._is_over, True

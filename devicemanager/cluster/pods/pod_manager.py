@@ -151,9 +151,9 @@ class PodState:
     def is_own_write(self, object_: JsonObject) -> bool:
         """True if a Pod object has the resource version that this node's last write returned.
 
-        Always False for an object that is marked for deletion, because its version proves nothing.
-        The response to a patch that changes nothing has the version of the write before it. That
-        write can be another client's deletion of the pod.
+        Always False for an object that is marked for deletion, because its version can be that of
+        another client's deletion. If this node then sends a patch that changes nothing, the
+        response has the version of the deletion.
         """
         metadata = object_["metadata"]
         same = bool(self.version) and metadata.get("resourceVersion") == self.version

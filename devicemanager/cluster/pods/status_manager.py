@@ -127,8 +127,8 @@ class StatusManager:
     def _ends(self, pod: PodState) -> bool:
         """True if drivers must unprepare the pod's claims before the pod can be deleted.
 
-        The kubelet retries this. Afterwards, its event FINISHED causes the write of the last
-        status.
+        The kubelet retries the unprepare calls. When they have succeeded, the kubelet's event
+        FINISHED causes the write of the last status.
         """
         record = self._node.kubelet.pod_store.get(PodUid(pod.uid))
         return record is not None and record.uses_dra and record.is_active
@@ -173,8 +173,8 @@ class StatusManager:
     def status(self, pod: PodState) -> JsonObject | None:
         """Return the status of a pod, as an object for the API.
 
-        Returns None if the kubelet does not have the pod. It never gets a pod that had already
-        ended.
+        Returns None if the kubelet does not have the pod. For example, a pod that was Succeeded or
+        Failed when the node got it is never passed to the kubelet.
         """
         node = self._node
         now = node.clock.time()

@@ -314,7 +314,8 @@ def a11(run: CheckRun) -> str:
 def _why_missing(run: CheckRun, what: str, kind: str, path: str) -> str:
     """Return a text if a host path of a response does not exist on this machine; otherwise empty.
 
-    Raises Failed if it is missing in a declared directory: then it is missing on each node.
+    Raises Failed if the path is below a directory for which the user has declared another one
+    (``Hardware``): the path is then missing on every node, not only on this machine.
     """
     # The path as the plugin sees it: with --at-node-paths, it has a different view of the file
     # system.
@@ -392,11 +393,12 @@ def a13(run: CheckRun) -> None:
 def _check_both_named(
     resource: str, ids: list[str], alone: list[dict[str, str]], both: dict[str, str]
 ) -> None:
-    """Raise Failed if a variable names only one device of two allocated devices, and no other
-    variable names the other device, with its value or with its own name.
+    """Raise Failed if the response for two devices names only one of them in a variable that names
+    each device alone.
 
-    ``alone`` has the variables of the responses for each of the ``ids`` alone, ``both`` those of
-    the response for both.
+    ``alone`` has the variables of the response for each of the two ``ids``, and ``both`` has the
+    variables of the response for both. It is not a failure if ``both`` names the other device
+    elsewhere: in the value of any variable, or by a variable that only this device has.
     """
     for name in alone[0].keys() & alone[1].keys() & both.keys():
         first, second = (envs[name] for envs in alone)

@@ -249,8 +249,9 @@ _STALLED = "the kubelet misses device changes while another stream is open and n
 
 
 def _newest_health(run: CheckRun, stream: ListStream, id_: str) -> str:
-    """Read all device lists that a stream has. Return the health of a device in the last one:
-    Healthy or Unhealthy, also if the list lacks it. Empty if the stream has no list."""
+    """Read all device lists that a stream has. Return the health of a device in the last list:
+    Healthy or Unhealthy. A device that is not in the list counts as Unhealthy. Return an empty text
+    if the stream has no list."""
     health = ""
     with contextlib.suppress(CallFailed):
         while True:

@@ -176,8 +176,8 @@ def _exited_after_rejection(run: CheckRun) -> str:
 
 
 def _check_crash(run: CheckRun, when: str) -> None:
-    """Raise Warned if the plugin has exited with a panic. A supervisor starts it again, as after an
-    exit on purpose, but only by luck."""
+    """Raise Warned if the plugin has exited with a panic. A supervisor starts the plugin again
+    after a panic, too, but the plugin's author did not plan this exit."""
     if crash_line(run.process.output()):
         raise Warned(f"the plugin crashed {when}: {run.plugin.exit_text()}")
 
@@ -212,7 +212,8 @@ def r07(run: CheckRun) -> None:
 
 
 _AT_ONCE = 0.5
-"""Seconds after a slow Register. A first list in this time was blocked by Register."""
+"""Seconds after the end of a slow Register. If the first device list comes within these seconds,
+Register has delayed it."""
 
 
 def _check_exit(run: CheckRun) -> NoReturn:

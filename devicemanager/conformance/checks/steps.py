@@ -105,9 +105,12 @@ def check_sent(run: CheckRun, since: Mark, after: str, symptom: str) -> None:
     """Raise Failed if the plugin has sent no device list since the mark.
 
     Take the mark ``since`` before a change of devices. The text of the error names ``after``: the
-    change, such as "add-device". If check W07 fails in the same run, it reports the same fault.
-    Then the outcome of this check becomes skipped, with a reference to W07. Otherwise the plugin
-    reports other changes, so ``symptom`` is that of this change only.
+    change, such as "add-device".
+
+    A plugin that reports no changes at all also fails check W07. If W07 fails in the same run, the
+    runner changes the outcome of this check to skipped, with a reference to W07. Otherwise this
+    check fails with ``symptom``: what happens on a node if the plugin does not report this kind of
+    change.
     """
     if silence := run.silence_since(since, after):
         raise Failed(silence, cause="W07", symptom=symptom)

@@ -47,10 +47,10 @@ def _is_list(call: ClientCall) -> bool:
 def c01(run: ClientRun) -> str:
     run.start(is_set_up=False)
     seconds = run.limits.call_seconds
-    for count, what in ((2, "no call"), (3, "no call twice")):
+    for count, what in ((2, "made no call twice"), (3, "made no call three times")):
         if not run.wait_repeated(count, seconds):
             raise Failed(
-                f"the client has repeated {what} within {seconds:g} s: it hangs or has stopped "
+                f"the client has {what} within {seconds:g} s: it hangs or has stopped "
                 f"querying (for a longer interval, set --limit call_seconds){run.last_output()}"
             )
     names = ", ".join(sorted({f"{call.version} {call.rpc}" for call in run.kubelet.calls()}))

@@ -196,7 +196,11 @@ class ClientRun:
         return times[2] - times[1] if times else None
 
     def _equal_calls(self, count: int) -> list[float]:
-        """Return the times of the first call that was made ``count`` times, or ``[]``."""
+        """Return the times of ``count`` calls with the same version, method and request.
+
+        If several calls were repeated so often, choose the call that reached ``count`` first.
+        Return ``[]`` if no call was repeated so often.
+        """
         times: dict[tuple[str, str, bytes], list[float]] = {}
         for call in self.kubelet.calls():
             # A call that has not ended may not have its request yet.

@@ -60,7 +60,8 @@ class ClientUnderTest:
     metrics: str | None = attrs.field(default=None, validator=_check_url)
     """URL of the client's Prometheus metrics, with the placeholders of ``command``."""
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_resources)
-    """Names of the resources in the scripted responses, for clients that ignore others."""
+    """Names of the resources in the scripted responses, for clients that ignore all other
+    resources."""
 
     def __attrs_post_init__(self) -> None:
         check_placeholders(self.command, OF_CLIENTS, "the command")

@@ -11,7 +11,7 @@ __all__ = ["ClientLimits"]
 
 @attrs.frozen(kw_only=True)
 class ClientLimits:
-    """Limits and counts for the client checks. Fields with names in ``_seconds`` are in seconds.
+    """Limits and counts for the client checks. Names that end in ``_seconds`` are in seconds.
 
     Raises CheckError for a value that is not a valid number.
     """

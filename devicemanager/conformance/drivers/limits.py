@@ -32,7 +32,8 @@ class DriverLimits(Limits):
     call_warn_seconds: float = limit(10.0)
     """Duration of one call; a longer duration is only a warning."""
     slow_api_seconds: float = limit(2.0)
-    """Delay of each response of the API server while a call is given up (DC20)."""
+    """Delay of each response of the API server, so that a call does not end before its deadline
+    (DC20)."""
     parallel_claims: int = limit(20)
     """Number of claims that are prepared at the same time (DC21)."""
     kills: int = limit(3)

@@ -42,7 +42,8 @@ ClaimObject = Mapping[str, Any]
 WRITES = ("create", "update", "patch")
 """Verbs of requests that write an object."""
 _MOST_TEXT = 300
-"""Number of characters of a server's reason that are shown."""
+"""Maximum number of characters that are shown of the text with which the API server rejects a
+write."""
 
 
 class DriverRun(SuiteRun):

@@ -37,8 +37,8 @@ def fold(
 
 
 def _longest_repetition(keys: Sequence[str], place: int) -> tuple[int, int]:
-    """Return the size of the block at ``place`` that repeats over most lines, and how often it
-    repeats."""
+    """Find the block at ``place`` whose repetitions have the most lines. Return its size and the
+    number of its repetitions, or (1, 0) if no block repeats often enough."""
     best, most = (1, 0), 0
     for size in range(1, _LONGEST_BLOCK + 1):
         block, count = keys[place : place + size], 0

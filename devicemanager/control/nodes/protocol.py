@@ -17,7 +17,7 @@ __all__ = ["ControlledCluster", "ControlledKubelet", "Leave", "NodeControl"]
 
 Leave = Literal["delete", "keep", "shutdown"]
 """How a node leaves the cluster: "delete" deletes its Node object, "keep" leaves it unchanged,
-"shutdown" terminates its pods first."""
+"shutdown" terminates its pods and keeps the Node object."""
 
 
 class ControlledKubelet(Protocol):

@@ -169,7 +169,7 @@ class PodAllocation:
     used_providers: bool = False
     """True once a hint provider has allocated something to the pod."""
     placed: bool = False
-    """True while the node's requests include the pod's requests (``Node.place``)."""
+    """True while ``node`` counts the pod's requests (``Node.place``)."""
     policy: TopologyPolicy = attrs.field(default=_NO_NODES, kw_only=True)
     """The topology manager's policy when this allocation began."""
     rules: Rules = attrs.field(default=_RULES, kw_only=True)
@@ -216,7 +216,7 @@ class PodAllocation:
         resource.
 
         Devices that the container may reuse do not count as in use. If ``container`` is None, the
-        state is that for the pod as a whole, and no device counts as reusable.
+        result is the state for the pod as a whole, and no device counts as reusable.
         """
         snapshots = {}
         for resource, request in requests.items():
@@ -502,8 +502,9 @@ def _remove_from_node(allocation: PodAllocation) -> None:
 def _leaks(allocation: PodAllocation, error: Exception) -> bool:
     """True if the chosen devices stay in use after a failed allocation (quirk Q4).
 
-    They stay in use after a failed GetPreferredAllocation, or an AllocateResponse without
-    containers. They become free when devices of any pod are freed, or when an Allocate fails.
+    This happens if GetPreferredAllocation failed, or if the AllocateResponse had no container
+    responses. The devices become free when devices of any pod are freed, or when a later call of
+    Allocate fails.
     """
     quirks = allocation.rules.quirks
     # If the draft has devices, freeing those of the rejected pod ends the leak immediately.

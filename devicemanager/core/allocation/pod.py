@@ -197,7 +197,8 @@ def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> Allocatio
     """Allocate devices to all containers of a pod, and store them in ``allocation.draft``. Then
     add the pod's requests to the sum of all requests on the node.
 
-    Raises ``Rejected`` with the explanation; then nothing has changed.
+    Raises ``Rejected`` with the explanation; then nothing has changed, except with quirks Q4 and
+    Q31.
     """
     allocation.policy = hints.policy
     try:

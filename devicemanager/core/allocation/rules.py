@@ -14,8 +14,8 @@ class Rules:
     quirks: frozenset[str] = frozenset()
     """Enabled quirks: kubelet defects to reproduce, such as ``Q4``."""
     checks_health: bool = True
-    """True if a container that has devices is admitted again only if the devices are healthy
-    (k/k#116376)."""
+    """True if a container that already has devices is rejected while the resource is not registered
+    or one of these devices is unhealthy (k/k#116376)."""
     running_need_nothing: bool = True
     """True if ``checks_health`` does not apply to containers that were running before a kubelet
     restart."""

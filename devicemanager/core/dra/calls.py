@@ -12,8 +12,8 @@ from devicemanager.core.dra.model import ClaimInfo, ClaimRef, DriverName, Prepar
 from devicemanager.core.dra.rules import DraRules
 
 Target = Instance | DriverName
-"""An instance, or the name of a driver. For a driver, the newest instance is looked up just before
-the call."""
+"""An instance, or the name of a driver. A name stands for the instance that ``Drivers.lookup``
+returns just before the call."""
 Batches = dict[Target, list[ClaimInfo]]
 """Claims of each call, by target."""
 

@@ -53,7 +53,7 @@ class FetchClaim:
 
 @attrs.frozen
 class CallDriver:
-    """Request to call one driver instance, once, with all claims.
+    """Request to call one driver instance once, for all claims in ``claims``.
 
     The deadline is ``CALL_TIMEOUT``. If the instance was deregistered in the meantime, the call
     fails with ``Canceled`` and ``grpc: the client connection is closing``.
@@ -72,7 +72,7 @@ class WriteState:
     """Request to write the state file. It must be on disk before the generator continues.
 
     ``claims`` is the content: all claims, sorted by namespace and name. If other generators have
-    changed the cache since, its newest claims may be written instead.
+    changed the cache since the request, the newest claims of the cache may be written instead.
     """
 
     claims: tuple[ClaimInfo, ...]

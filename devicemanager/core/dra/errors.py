@@ -1,4 +1,5 @@
-"""Errors of the DRA manager, and errors that the caller throws into its generators."""
+"""Errors that the DRA manager raises, and errors that its caller throws into the DRA manager's
+generators."""
 
 from __future__ import annotations
 

@@ -148,11 +148,11 @@ KEPT = (
 
 
 def is_kept(held: ClaimInfo, uid: str) -> bool:
-    """True if a claim was prepared for a pod before the kubelet restarted.
+    """True if a claim was prepared for a pod with a sandbox before the kubelet restarted.
 
-    The state file does not say that a claim is prepared. A pod with a sandbox needs no
-    NodePrepareResources, because the kubelet called it before it created the sandbox (``SyncPod``,
-    pkg/kubelet/kuberuntime, v1.34). So the pod keeps the devices of the state file.
+    The kubelet called NodePrepareResources before it created the sandbox (``SyncPod``,
+    pkg/kubelet/kuberuntime, v1.34), and does not call it again. The pod keeps the devices of the
+    state file. The file does not say that a claim is prepared, so ``held.prepared`` is False.
     """
     return uid in held.pods and not held.prepared and not held.unpreparing
 

@@ -62,13 +62,13 @@ class Wording:
     unprepare: str = "unprepare dynamic resources: {error}"
     """Prefix of all errors of unprepare."""
     prepare_name: str = "{error}"
-    """Text around an error of a claim name when claims are prepared."""
+    """Text around an error of ``names.claim_name`` when claims are prepared."""
     unprepare_name: str = "{error}"
-    """Text around an error of a claim name when claims are unprepared."""
+    """Text around an error of ``names.claim_name`` when claims are unprepared."""
     container_name: str = "{error}"
-    """Text around an error of a claim name when a container is created."""
+    """Text around an error of ``names.claim_name`` when a container is created."""
     podresources_name: str = "{error}"
-    """Text around an error of a claim name in PodResources."""
+    """Text around an error of ``names.claim_name`` in PodResources."""
     fetch: str = "fetch ResourceClaim {claim}: {error}"
     not_owner: str = "ResourceClaim {key} was not created for Pod {pod} (Pod is not owner)"
     not_reserved: str = (
@@ -78,11 +78,11 @@ class Wording:
     no_driver: str = "DRA driver {driver} is not registered"
     no_driver_name: str = DRIVER_NAME_EMPTY
     prepare_driver: str = "{error}"
-    """Text around an error of a driver when claims are prepared. The placeholder ``driver`` is
-    also allowed."""
+    """Text around an error of ``Drivers.lookup`` when claims are prepared. The placeholder
+    ``driver`` is also allowed."""
     unprepare_driver: str = "{error}"
-    """Text around an error of a driver when claims are unprepared. The placeholder ``driver`` is
-    also allowed."""
+    """Text around an error of ``Drivers.lookup`` when claims are unprepared. The placeholder
+    ``driver`` is also allowed."""
     call: str = "{method}: {error}"
     entry: str = "{method} failed for ResourceClaim {claim}: {error}"
     skipped: str = "{method} skipped {count} ResourceClaims"

@@ -28,7 +28,8 @@ __all__ = [
 
 
 class ClaimState(StrEnum):
-    """State of a claim. If a pod waits for the claim, it is the first thing that is missing."""
+    """State of a claim. If a pod waits for the claim, the state names the first thing that is
+    missing."""
 
     PREPARED = "prepared"
     """The drivers have prepared the claim. A restart of the kubelet does not change this state for
@@ -203,7 +204,7 @@ class DraStatus:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ClaimResult:
-    """A driver's response for one claim, in a call that no pod caused."""
+    """A driver's response for one claim, in a call that was made without a pod."""
 
     error: str = ""
     """The driver's error for this claim; empty if the call succeeded."""

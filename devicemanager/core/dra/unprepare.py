@@ -1,8 +1,8 @@
 """Unprepare the claims of a pod, and of deleted pods (pkg/kubelet/cm/dra/manager.go).
 
-If other pods also use a claim, only the claim's reference to the pod is removed. For all other
-claims of the pod in the cache, each driver is called once. Then these claims are removed from the
-cache, and the state file is written.
+If other pods also use a claim, only the claim's reference to the pod is removed. The drivers
+unprepare all other claims of the pod that are in the cache, with one call per driver. Then these
+claims are removed from the cache, and the state file is written.
 """
 
 from __future__ import annotations

@@ -132,7 +132,8 @@ class MergeExplanation:
     affinity: Hint
     admitted: bool
     candidates: tuple[Hint, ...] = ()
-    """The best possible results, best first; empty if the result is preferred."""
+    """The best possible results of the merge, best first; empty if ``affinity`` is preferred. No
+    result in the tuple is preferred."""
 
     def aligned_to(self, resource: str) -> tuple[tuple[int, ...], ...]:
         """Return the sets of NUMA nodes to which the policy would align the resource if it were the

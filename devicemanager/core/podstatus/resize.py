@@ -23,7 +23,7 @@ class PendingResize:
     """A resize that the node cannot do now."""
 
     wanted: Pod
-    """The pod with the resources of its spec."""
+    """The pod with the CPU and memory that the resize requests."""
     reason: str
     message: str
     generation: int

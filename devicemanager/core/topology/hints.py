@@ -117,10 +117,11 @@ class DeviceLayout:
 
 
 def _split(groups: dict[int, int], on_node: int, node_bit: int, *, new: int) -> None:
-    """Split each group into the devices on one node and all other devices; add ``new`` as a group.
+    """Split each group into the devices on one node and all other devices.
 
-    ``groups`` maps a set of nodes to devices and is changed in place. ``node_bit`` is the bit of
-    the node.
+    ``groups`` maps a set of nodes to devices and is changed in place. ``on_node`` are the devices
+    on the node, and ``node_bit`` is the bit of the node. The devices ``new`` are on the node but in
+    no group yet; they become the group of this node alone.
     """
     for mask, bits in list(groups.items()):
         both = bits & on_node

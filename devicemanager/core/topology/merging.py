@@ -125,8 +125,9 @@ def ranked_unpreferred(
     """Return the sets of NUMA nodes that result from all combinations of hints, best first.
 
     The order is that of results that are not preferred. Sets with the wanted number of nodes
-    (``wanted_size``) come first, then smaller sets, then larger sets. Among sets of the same size,
-    the smallest average distance decides if ``prefer_closest``, then the lowest node IDs.
+    (``wanted_size``) come first, then smaller sets, then larger sets. With ``prefer_closest``, the
+    smallest average distance decides between sets of the same size. Then the lowest node IDs
+    decide.
     """
     wanted = wanted_size(hints)
 

@@ -143,8 +143,9 @@ def subset_steps(size: int) -> tuple[tuple[int, int], ...]:
     """Return all pairs of dense sets that differ in one element, the smaller set first.
 
     ``size`` is the number of dense sets. To sum a table over all subsets, add for each pair the
-    value of the smaller set to that of the larger set. The other direction sums over all
-    supersets. Subtraction undoes both sums (fast zeta and Moebius transforms).
+    value of the smaller set to that of the larger set. To sum over all supersets, add the value of
+    the larger set to that of the smaller set. To undo a sum, subtract instead (fast zeta and
+    Moebius transforms).
     """
     places = [1 << place for place in range(size.bit_length() - 1)]
     return tuple(

@@ -61,8 +61,8 @@ class Behaviour:
     """True if several plugins can serve a resource: when the newest plugin disconnects, another
     plugin takes over. Otherwise a new plugin replaces the old plugin."""
     admission_checks_health: bool
-    """True if a pod that has devices is admitted again, such as after a kubelet restart, only
-    while the plugins are registered and the devices are healthy."""
+    """True if a pod that already has devices is rejected, such as after a kubelet restart, while a
+    plugin is not registered or one of the devices is unhealthy."""
     running_survive_restart: bool
     """True if running containers survive a kubelet restart even before their plugin has
     re-registered."""
@@ -248,7 +248,7 @@ class Behaviour:
     """True if the status of a DRA device has the driver's message."""
     dra_health_services: tuple[str, ...]
     """The health services that the kubelet calls if the driver lists them, the preferred
-    service first. With the value none, the kubelet calls v1alpha1 of every driver."""
+    service first. If the list is empty (none), the kubelet calls v1alpha1 of every driver."""
     dra_health_forgets: bool
     """True if a device that the driver no longer reports is forgotten after the timeout of its last
     report; otherwise its health becomes unknown."""

@@ -91,8 +91,8 @@ def step_at(name: str, version: KubeletVersion) -> GateStep | None:
 
 
 def resolve_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Mapping[str, bool]:
-    """Return each feature gate with True if it is on in a kubelet version. The gates in ``chosen``
-    override the defaults.
+    """Map each feature gate to True if the gate is on in a kubelet version, otherwise to False. The
+    gates in ``chosen`` override the defaults.
 
     Gates that the version does not have yet are off. Raises VersionError for a chosen gate that
     the version does not have or has locked.
@@ -107,7 +107,7 @@ def resolve_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Mappin
 
 
 def accepts(name: str, version: KubeletVersion, wanted: bool) -> bool:
-    """True if a kubelet of this version starts with the gate set to ``wanted``."""
+    """True if a kubelet of this version accepts the value ``wanted`` for the gate, and starts."""
     try:
         _check(name, version, wanted)
     except VersionError:

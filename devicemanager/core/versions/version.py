@@ -55,7 +55,8 @@ class KubeletVersion:
     def release(self) -> str:
         """The version as a release, such as ``v1.28.2``.
 
-        A version without a patch gets the patch 0 here, although it stands for the newest one.
+        A version without a patch gets the patch 0 here, although such a version stands for the
+        newest patch release.
         """
         return f"v1.{self.minor}.{self.patch or 0}"
 

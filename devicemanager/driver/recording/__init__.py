@@ -7,7 +7,7 @@ which forwards every call to the driver, byte for byte. At the end, the driver's
 name back.
 
 A :class:`ReplayDriver` is a driver that takes its responses from a recording. It finds the recorded
-result of a claim by namespace and name, because its UID differs on another node.
+result of a claim by namespace and name, because the claim has a different UID on another node.
 
 In:  a running kubelet (real or mock) and drivers; or a recording.
 Out: a file in the format of :mod:`devicemanager.plugin.recording`; or a registered driver and its

@@ -1,9 +1,9 @@
 """The simulated driver.
 
-NodePrepareResources gets the claim from the argument ``kubelet`` or ``claims`` of the driver. It
-writes a CDI file with one device for each allocated device, and responds with the devices. It is
-idempotent: a repeated call returns the same response and writes a missing CDI file again. If
-neither argument is given, a claim gets the next free device.
+NodePrepareResources gets the claim from the driver's argument ``kubelet`` or ``claims``. If neither
+is given, a claim gets the next free device. NodePrepareResources writes a CDI file with one device
+for each allocated device, and responds with the devices. It is idempotent: a repeated call returns
+the same response and writes a missing CDI file again.
 """
 
 from __future__ import annotations
@@ -93,9 +93,10 @@ class SimulatedDriver:
         faults: DriverFaults | None = None,
     ) -> None:
         """``root``: the kubelet's directory. ``claims``: function that returns ResourceClaims, from
-        which the driver reads allocations. ``kubelet`` replaces both arguments. ``services``:
-        services to report to the kubelet and to serve. ``uid``: the pod's UID, for the socket names
-        of a rolling update. ``cdi_dir``: by default ``<root>/cdi``.
+        which the driver reads allocations. ``kubelet``: mock kubelet that provides ``root`` and
+        ``claims`` if they are None. ``services``: services to report to the kubelet and to serve.
+        ``uid``: the pod's UID, for the socket names of a rolling update. ``cdi_dir``: by default
+        ``<root>/cdi``.
 
         Raises ValueError for a number of devices below 1 or a missing root, and SocketPathError if
         the path of a socket is too long.
@@ -300,7 +301,7 @@ class SimulatedDriver:
         claims: Sequence[dra_v1.Claim],
         context: grpc.ServicerContext,
     ) -> None:
-        """Record a call, and apply faults that fail it before its work."""
+        """Record a call, and apply the faults that fail a call before its claims are handled."""
         names = tuple((claim.namespace, claim.name, claim.uid) for claim in claims)
         with self._changed:
             self._calls.append(DriverCall(rpc, version, names))
@@ -311,7 +312,7 @@ class SimulatedDriver:
             context.abort(grpc.StatusCode.UNKNOWN, self.faults.call_error)
 
     def _finish(self, context: grpc.ServicerContext, *, prepared: bool) -> None:
-        """Apply faults that fail a call after its work."""
+        """Apply the faults that fail a call after its claims were handled."""
         if prepared and self.faults.crash_after_prepare:
             threading.Thread(target=self.kill, daemon=True).start()
             self._hang(context)

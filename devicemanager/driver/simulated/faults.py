@@ -22,7 +22,8 @@ class DriverFaults:
     hang: bool = False
     """True if the driver does not respond before the caller's deadline."""
     hang_after: bool = False
-    """True if the driver does its work, but does not respond before the caller's deadline."""
+    """True if the driver prepares or unprepares the claims, but does not respond before the
+    caller's deadline."""
     missing_entry: bool = False
     """True if responses lack the last claim's entry."""
     unknown_uid: str = ""

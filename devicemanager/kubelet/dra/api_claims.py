@@ -25,8 +25,9 @@ _VERSIONS = ("v1", "v1beta2", "v1beta1")
 class ApiClaims:
     """Claim source that gets each claim from an API server. Thread-safe.
 
-    The watch of the node's slices uses ``is_closing``, ``wait``, ``attempt`` and ``stream``. Their
-    argument ``path`` is relative to the API version, such as ``resourceslices``.
+    The watch of the node's slices uses ``is_closing``, ``wait``, ``attempt`` and ``stream``. The
+    argument ``path`` of ``attempt`` and ``stream`` is relative to the API version, such as
+    ``resourceslices``.
     """
 
     def __init__(self, client: ApiClient, node: str, changed: Callable[[str], None]) -> None:

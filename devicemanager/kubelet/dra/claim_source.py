@@ -235,12 +235,13 @@ class ResourceClaims:
         """Internal: add the claims of a pod, as the scheduler and the claim controller do.
 
         Each claim in ``source`` is stored and reserved for the pod. A claim whose name is not in
-        the pod's spec becomes the claim of an entry with a template in ``spec.resourceClaims``. Its
-        annotation ``resource.kubernetes.io/pod-claim-name`` names this entry; without the
-        annotation, it gets the next free entry. The pod becomes the owner of such a claim.
+        the pod's spec is assigned to an entry of ``spec.resourceClaims`` that has a template. The
+        claim's annotation ``resource.kubernetes.io/pod-claim-name`` names this entry. A claim
+        without the annotation is assigned to the next entry without a claim. The pod becomes the
+        owner of an assigned claim.
 
-        Returns the pod with the names of these claims in ``status.resourceClaimStatuses``, and a
-        function that restores the stored claims as they were before.
+        Returns the pod with the names of the assigned claims in ``status.resourceClaimStatuses``,
+        and a function that restores the stored claims as they were before.
 
         Raises ManifestError for an invalid claim, and RequestError for a claim that the pod cannot
         use. An error changes nothing.

@@ -294,8 +294,8 @@ class DraManager:
     def status(self, pods: Collection[ClaimUser] = ()) -> DraStatus:
         """Return the registered drivers, the node's claims, and the known ResourceSlices.
 
-        ``pods`` are the node's pods that use DRA. Without them, the result has no claim that only
-        a pod names.
+        ``pods`` are the node's pods that use DRA. If ``pods`` is empty, the result lacks the claims
+        that are known only from the specs of pods.
         """
         claims = self.claim_infos(pods)
         slices = map(slice_info, self._claims.known("ResourceSlice"))

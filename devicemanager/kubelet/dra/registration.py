@@ -51,10 +51,12 @@ class DraPluginHandler:
         return driver
 
     def _endpoint(self, info: pr.PluginInfo) -> str:
-        """Return the service socket of a driver.
+        """Return the path of a driver's service socket, as this process sees it.
 
         ``devicemanager exec`` runs a driver in a private mount namespace, in which this kubelet's
-        directory has the path of a real kubelet's directory.
+        directory has the path of a real kubelet's directory. The driver then reports a path below
+        the real directory. If that path does not exist here, return the path below this kubelet's
+        directory.
         """
         endpoint = Path(info.endpoint)
         if endpoint.is_relative_to(_NODE_ROOT) and not endpoint.exists():

@@ -133,7 +133,7 @@ class InMemoryDra:
             self.driver_changed(name)
 
     def close(self) -> None:
-        """End every wait for another pod that uses the same claim: the waiting call fails."""
+        """Make every call fail that waits until another pod's call has prepared a shared claim."""
         with self._lock:
             self._closed = True
             self._lock.notify_all()

@@ -22,7 +22,7 @@ Three methods free a pod's devices:
 * ``deactivate``, for a pod that has ended, lets the next admission or List free them. The kubelet
   updates its allocations only then.
 * ``sources_ready``, after a restart, frees the devices of pods that exist only in the checkpoint.
-  Before this call a restarted kubelet frees no devices, because a pod may not be known yet.
+  Before this call, only ``release`` frees devices, because a pod may not be known yet.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class DeviceManager:
             )
 
     def adopt(self, pod: PodUid, devices: Mapping[str, Mapping[str, Iterable[str]]]) -> None:
-        """Allocate devices to a pod that another kubelet ran before, without calling its plugins.
+        """Allocate devices to a pod that another kubelet ran before, without calling a plugin.
 
         ``devices`` is container → resource → IDs. Raises Rejected, and changes nothing, if one of
         the devices is allocated to another pod or to another container of this pod.
@@ -214,7 +214,8 @@ class DeviceManager:
     def await_sources(self) -> None:
         """Declare that not all pods of the node are known yet.
 
-        Until ``sources_ready``, no resources of ended pods are freed.
+        Until ``sources_ready``, inactive pods keep their resources. ``release`` still frees the
+        resources of a pod.
         """
         with self.state.lock:
             self.state.is_sources_ready = False
@@ -256,7 +257,8 @@ class DeviceManager:
         """Return the name and policy of the CPU or memory manager that forbids a resize; None if
         the resize is allowed.
 
-        A Guaranteed pod has exclusive CPUs or memory, which cannot be resized.
+        On a node with a static CPU or memory manager, a Guaranteed pod has exclusive CPUs or
+        memory. They cannot be resized.
         """
         # Imported here: only a resize needs it, and a start does not load it.
         from devicemanager.core.podstatus.resize import changed_resources

@@ -114,8 +114,9 @@ class ClientHandler:
 
     ``health_updates`` is the queue of pods whose devices changed health. ``write`` writes the
     checkpoint. ``stopped`` is called after a resource has lost its last plugin. ``make_room``
-    gets the IDs of the NUMA nodes in a device list. It adds new nodes to the topology, and returns
-    the nodes that the machine does not have. It is called with the lock held.
+    gets the IDs of the NUMA nodes in a device list. If the topology can grow, ``make_room`` adds
+    the nodes that the topology lacks. It returns the nodes that the topology then still lacks. It
+    is called with the lock held.
     """
 
     def __init__(
@@ -349,10 +350,10 @@ class ClientHandler:
             connection.join()
 
     def _apply(self, resource: ResourceName, change: _Change, *, is_list: bool) -> _Applied:
-        """Put a new device list into the checkpoint, and find the pods that use changed devices.
+        """Note a changed list for the next checkpoint write, and find pods with changed devices.
 
-        With ``is_list`` false, the change comes from a disconnect. Must be called with the lock
-        held.
+        The checkpoint is not written here. With ``is_list`` false, the change comes from a
+        disconnect. Must be called with the lock held.
         """
         # The first list of a resource changes the file even if it has no devices, because the file
         # also has the resource's name. A plugin that disconnects before it leaves no trace.

@@ -67,7 +67,7 @@ class PluginServer:
 
     ``synchronize`` is called with each plugin that has been configured. It must call the plugin's
     Synchronize, and then ``add`` with the plugin. ``update`` serves UpdateContainers. ``report`` is
-    called with a line for each change.
+    called with one line of text each time a plugin connects, disconnects or fails.
     """
 
     def __init__(
@@ -233,7 +233,8 @@ class PluginServer:
         """Add a new connection, and return True.
 
         If the limit is reached, first close the oldest connection on which no plugin has
-        registered. Return False if all plugins have registered, and after ``close``.
+        registered. If plugins have registered on all connections, keep them all and return False.
+        Also return False after ``close``.
         """
         with self._changed:
             if self._listener is None:

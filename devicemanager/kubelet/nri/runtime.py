@@ -56,7 +56,7 @@ class NriContainer:
     """UID of the pod."""
     name: str
     id: str
-    """ID of the container, which updates of plugins name."""
+    """ID of the container. A plugin's update names the container by this ID."""
     env: tuple[str, ...]
     """Environment variables as NAME=VALUE, including those of CDI devices."""
     cpus: str
@@ -76,8 +76,9 @@ class _Sandbox:
 class NriRuntime:
     """A minimal NRI runtime on a socket. Use it as a context manager. Thread-safe.
 
-    ``cdi_dirs`` are the CDI directories, by default those of the host. ``report`` is called with a
-    line for each change, on any thread.
+    ``cdi_dirs`` are the CDI directories, by default those of the host. ``report`` is called with
+    one line of text, on any thread, each time a plugin connects, disconnects, fails, or changes a
+    container.
     """
 
     def __init__(

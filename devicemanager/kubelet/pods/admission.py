@@ -36,7 +36,8 @@ class ContainerOutcome:
     error: str = ""
     """The error if the start of the container failed; otherwise empty."""
     claims: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Devices of the structured claims that the container uses, as ``pool/device``, by claim."""
+    """Devices of the claims that the container uses, as ``pool/device``, by claim. These are
+    structured claims or, if the pod has none, ResourceClaims of DRA."""
     # A function instead of the settings: merging decodes the plugins' responses, and most tests
     # never read the settings.
     merging: Callable[[], RunOptions] | None = attrs.field(default=None, repr=False, eq=False)

@@ -7,8 +7,8 @@ first of these cases that applies:
 2. A rule of the container restarts all containers: remove them and start them again, immediately.
 3. The container must be restarted, by restartPolicy or because it is a sidecar: restart it, the
    first time immediately, later with an exponential backoff (``BackOff``).
-4. It is an ordinary init container, which is handled here only after a failure: the pod has
-   failed.
+4. The container is an init container, but not a sidecar. It gets to this case only if it has
+   failed, so the pod fails.
 5. No app container runs or will run again: the pod has succeeded or failed.
 
 A timer per container waits for the backoff, and a timer per pod for the grace period of a

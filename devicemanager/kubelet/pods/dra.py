@@ -62,7 +62,7 @@ class LazyDra(Generic[Manager_co]):
         is_used: Callable[[], bool] = lambda: False,
     ) -> None:
         """``create`` creates and starts the manager; None for a kubelet without DRA. ``is_used``
-        returns True if there are ResourceClaims."""
+        returns True if pods can have ResourceClaims."""
         self._create = create
         self._is_used = is_used
         self._lock = threading.Lock()
@@ -85,7 +85,7 @@ class LazyDra(Generic[Manager_co]):
             return self._manager
 
     def start(self) -> None:
-        """Create the manager now if there can be ResourceClaims. Raises StartError."""
+        """Create the manager now if pods can have ResourceClaims. Raises StartError."""
         if self._create is not None and self._is_used():
             self.manager()
 
@@ -137,9 +137,9 @@ class LazyDra(Generic[Manager_co]):
         return self._manager
 
     def used(self) -> Manager_co | None:
-        """Return the DRA manager, and create it if there are ResourceClaims.
+        """Return the DRA manager, and create it if pods can have ResourceClaims.
 
-        Returns None if there are no ResourceClaims and no earlier call created the manager.
+        Returns None if pods cannot have ResourceClaims and no earlier call created the manager.
         """
         self.start()
         return self._manager

@@ -25,7 +25,8 @@ from devicemanager.kubelet.pods.records import PodRecord
 __all__ = ["ContainerInfo", "ContainerKind", "PodClaims", "PodInfo", "pod_info"]
 
 PodClaims = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Devices of structured claims: container → claim → devices as ``pool/device``."""
+"""Devices of structured claims or of ResourceClaims: container → claim → devices as
+``pool/device``."""
 
 _SCHEMA: Final = "devicemanager.pod/v1"
 _State = Literal["waiting", "running", "terminated", "unknown"]

@@ -7,8 +7,9 @@ aligns them with the current pods (``Reuse``). It compares all versions in one f
 (``unequal``), and builds values only for pods with a new version. Values of unchanged pods stay the
 same objects, and the server reuses their encoded bytes.
 
-A pod's version is the sum of counters that only grow (allocations, claims, shared CPUs), so the
-sum changes if a counter changes. Versions are read before the data: if the data changes in
+A pod's version changes with its allocations, its claims and the shared CPUs. It is a sum of
+counters that only grow, except those of claims: they fall to 0 when the pod has no more claims, and
+are therefore in higher bits of the sum. Versions are read before the data: if the data changes in
 between, the next request reads it again.
 
 Lock order: the source's lock, then the state's. Claims are read without the state's lock.
@@ -45,7 +46,7 @@ _UID = attrgetter("uid")
 
 if TYPE_CHECKING:
     Dynamic = Mapping[ContainerName, tuple[podresources.DynamicResource, ...]]
-    """Dynamic resources (structured claims) by container."""
+    """Dynamic resources (structured claims or ResourceClaims) by container."""
 
 
 class ClaimSource(Protocol):
@@ -57,7 +58,10 @@ class ClaimSource(Protocol):
         """Number that grows with every change of dynamic resources."""
 
     def pod_version(self, pod: str) -> int:
-        """Return a number that grows with every change of the pod's dynamic resources."""
+        """Return a number that grows with every change of the pod's dynamic resources.
+
+        Returns 0 for a pod without claims, even if it had claims before.
+        """
 
     def dynamic_resources(
         self, pod: Pod, container: ContainerName

@@ -115,7 +115,7 @@ class PodRecord:
     pull_fails: bool = False
     """True if the images of the containers cannot be pulled."""
     init_exit_code: int = 0
-    """Exit code of ordinary init containers."""
+    """Exit code of init containers that are not sidecars."""
     responses: Responses | None = None
     """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``, if given."""
     resize: Resize | None = None
@@ -266,8 +266,10 @@ class PodRecord:
         return phase if phase.is_terminal else Phase.FAILED
 
     def containers_stop(self) -> None:
-        """Record that the node went down: no container runs, and all init containers must run
-        again."""
+        """Record that no container of the pod runs, and that all init containers must run again.
+
+        Called when the node or the pod's sandbox has gone down.
+        """
         for name in (*self.running, *self.finished):
             # The status that containerd reports for a container that it finds dead.
             self.statuses[name] = self.statuses[name].ended(255, "Unknown", None)

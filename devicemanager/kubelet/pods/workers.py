@@ -17,9 +17,9 @@ The events of a pod are therefore in this order: ADMITTED or REJECTED, starts, e
 TERMINATED. Claims are allocated before devices, and are freed if the admission fails later.
 
 After a restart, ``readmit`` repeats all admissions in their original order. A pod keeps the devices
-that it has in the checkpoint. No devices are freed until every pod of the checkpoint is known again
-(``_check_sources``). The caller can declare with ``sources_ready`` that all pods are known. This
-frees the devices of pods that exist only in the checkpoint.
+that it has in the checkpoint. Unknown pods keep their devices until every pod of the checkpoint is
+known again (``_check_sources``). The caller can declare earlier with ``sources_ready`` that all
+pods are known. This frees the devices of pods that exist only in the checkpoint.
 """
 
 from __future__ import annotations
@@ -389,11 +389,11 @@ class PodWorkers:
         return attrs.evolve(explanation, name_of=names.__getitem__)
 
     def _check_known(self, pod: Pod) -> None:
-        """Check a pod for requested resources that no plugin has registered (quirk Q14).
+        """Check a pod for requested resources that no plugin has registered.
 
-        Raises Rejected if ``Settings.declared_resources`` has such a resource, or with
-        ``Settings.strict``. Otherwise the pod runs without the resource, as in the kubelet, and a
-        warning event is published.
+        Raises Rejected with ``Settings.strict``. Also raises Rejected if
+        ``Settings.declared_resources`` has such a resource, unless quirk Q14 is enabled. Otherwise
+        the pod runs without the resource, as in the kubelet, and a warning event is published.
         """
         for container, _ in pod.all_containers():
             for resource, count in container.limits.items():

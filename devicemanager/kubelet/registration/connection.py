@@ -291,9 +291,10 @@ class Connection:
     def watch(self, on_list: OnList, on_end: OnEnd, on_error: OnError) -> None:
         """Open the ListAndWatch stream and read it to its end.
 
-        ``on_list`` is called for every device list that differs from the previous list. At the
-        end, ``on_end`` is called once with the cause. ``on_error`` is called with exceptions of
-        these two functions. Such exceptions are bugs of devicemanager or of a callback.
+        ``on_list`` is called for every device list that differs from the previous list, and with
+        quirk Q24 or Q29 for every list. At the end, ``on_end`` is called once with the cause.
+        ``on_error`` is called with exceptions of these two functions. Such exceptions are bugs of
+        devicemanager or of a callback.
         """
         try:
             cause = self._follow(on_list)

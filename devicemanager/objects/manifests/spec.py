@@ -108,8 +108,8 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
 def _pod_level_requests(resources: object, containers: Iterable[Container]) -> Amounts:
     """Return the requests of ``spec.resources`` with the API's defaults.
 
-    A missing request is the limit, unless a container requests the resource: then the containers
-    decide (``defaultPodRequests``, pkg/apis/core/v1/defaults.go, v1.34).
+    A resource with a limit but no request gets its limit as the request. It is omitted instead if a
+    container requests the resource (``defaultPodRequests``, pkg/apis/core/v1/defaults.go, v1.34).
     """
     try:
         _, requests = read_resources(resources)

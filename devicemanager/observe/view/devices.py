@@ -195,8 +195,8 @@ def resource_view(
 def _reserved(
     name: ResourceName, held: dict[str, tuple[Holder, ...]], reserved: Iterable[Reserved]
 ) -> set[DeviceId]:
-    """Add the pods of reserved devices to ``held``. Return the IDs of the devices that are reserved
-    for an admission in progress."""
+    """Add the pods of reserved devices to ``held``. Return the IDs of these devices, without those
+    that a failed admission left reserved (quirk Q4)."""
     allocating = set[DeviceId]()
     for pod, resource, ids in reserved:
         if resource == name:

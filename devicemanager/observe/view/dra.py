@@ -23,7 +23,8 @@ class Dra:
     """Builder of the DRA part of a view. Not thread-safe."""
 
     def __init__(self, status: Callable[[], DraStatus]) -> None:
-        """``status`` describes drivers, claims and slices. It can raise RequestError."""
+        """Create a builder. ``status`` returns the current drivers, claims and slices. It can raise
+        RequestError."""
         self._status = status
         self._shown = DraStatus()
 

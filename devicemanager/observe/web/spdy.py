@@ -17,7 +17,7 @@ __all__ = ["Connection", "ProtocolError", "Stream", "Streams"]
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
 _FIN: Final = 1
 _CONTROL: Final = 0x80030000
-"""First word of a control frame of SPDY/3, without its type."""
+"""First word of a control frame before its type is added: the control bit and version 3."""
 _MAX_FRAME: Final = 1 << 17
 """Maximum number of bytes in a frame of a client. kubectl sends frames of up to 32 KiB."""
 _MAX_HEADERS: Final = 1 << 12

@@ -153,7 +153,8 @@ def _status(exit_code: int) -> dict[str, Any]:
 
 
 class _Connections:
-    """Streams of forwarded connections. Each connection gets the text once it has sent data."""
+    """Streams of forwarded connections. A connection receives the text when it has sent data or has
+    ended its side."""
 
     def __init__(self, text: str) -> None:
         self._text = text.encode()

@@ -67,7 +67,7 @@ class SignalWait:
         self._close()
 
     def wait(self) -> signal.Signals | None:
-        """Wait for a stop signal and return it; return None after :meth:`give_up`."""
+        """Wait for a signal in ``numbers`` and return it; return None after :meth:`give_up`."""
         while True:
             (number,) = os.read(self._reader, 1)
             # `give_up` writes 0, which is not the number of a signal.

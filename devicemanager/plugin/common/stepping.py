@@ -9,7 +9,7 @@ from devicemanager.plugin.common.notifier import Notifier
 __all__ = ["CLEARED_PAUSE", "repeat_step"]
 
 CLEARED_PAUSE = 0.02
-"""Pause in seconds after a starting kubelet has cleared the directory of a socket."""
+"""Pause in seconds if a starting kubelet has removed a socket while it was created."""
 
 
 def repeat_step(

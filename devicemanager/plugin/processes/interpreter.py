@@ -1,4 +1,7 @@
-"""Why a command cannot be started: the error of ``execve`` does not name a missing interpreter."""
+"""Find out why a command cannot be started.
+
+If an interpreter is missing, the error of ``execve`` does not name it.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Mount points in a directory that replaces ``/dev``.
 
 The directory itself is mounted, so that processes see later changes to it. Common device nodes such
-as ``/dev/null`` are mounted over empty entries of the directory. Entries that are missing are
-created before the mount and removed after it.
+as ``/dev/null`` are mounted over empty entries of the directory. This module creates missing
+entries before the mounts, and removes them when no process uses the directory any longer.
 
 This module marks the entries that it creates, because it removes only these entries. A marked file
 or directory has no permissions. The target of a marked link begins with ``//``.

@@ -69,8 +69,8 @@ class Bind(NamedTuple):
     keep: tuple[str, ...] = ()
     """Names of entries of the real ``target`` that stay visible if ``source`` lacks them.
 
-    They are mounted over the entries that ``mount_points`` has created in ``source``. If some are
-    missing, processes see a copy of ``source``, without its later changes.
+    They are mounted over the entries that ``mount_points`` has created in ``source``. If it could
+    not create all entries, processes see a copy of ``source``, without later changes.
     """
 
 

@@ -23,10 +23,10 @@ _LONGEST_LINE = 1 << 16
 _STOP_SECONDS = 10.0
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
-"""First and longest pause before a restart, in seconds (``backOffPeriod`` and
+"""Shortest pause above 0, and longest pause, before a restart, in seconds (``backOffPeriod`` and
 ``MaxContainerBackOff``, pkg/kubelet/kubelet.go, v1.32)."""
 _RESET_SECONDS = 2 * _LONGEST_PAUSE
-"""A process that ran at least this long restarts without a pause."""
+"""A process that ran for more than this number of seconds restarts without a pause."""
 
 # The supervisor finds the package by path, because the command's working directory and PYTHONPATH
 # could hide it.

@@ -80,7 +80,7 @@ class Supervision(NamedTuple):
     """True if the command stays in the terminal's foreground process group."""
 
     def encode(self) -> str:
-        """Return this input as one command-line argument (JSON)."""
+        """Return this input, without ``foreground``, as one command-line argument (JSON)."""
         return json.dumps(
             {
                 "command": list(self.command),

@@ -7,8 +7,8 @@ plugin.
 The recorder writes one line to the file for each device list, and one at the end of each call or
 stream.
 
-A ``ReplayPlugin`` is a plugin of the plugin framework whose service takes its lists and responses
-from a recording. It finds the response to a request by comparing device IDs as sets.
+A ``ReplayPlugin`` is a plugin of the plugin framework. Its service takes device lists and responses
+from a recording, and finds the response to a request by comparing device IDs as sets.
 
 In:  a running kubelet (real or mock) and plugins; or a recording.
 Out: a file of JSON lines (``calls``, ``recording``); or a registered plugin and its misses

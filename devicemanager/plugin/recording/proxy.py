@@ -104,7 +104,7 @@ def forward(
 
     The call ends as soon as the caller cancels it or its deadline passes. ``call`` records the
     call; None: it is not recorded. ``caller`` is the side that made the call. If the caller did not
-    end the call, ``receiver`` is called, and returns the side that did.
+    end the call, the function ``receiver`` returns the side that ended the call.
     """
     recorded = False
 
@@ -179,8 +179,8 @@ def _own_metadata(metadata: Sequence[Any]) -> tuple[tuple[str, str | bytes], ...
 class PluginProxy:
     """Server on ``path``, from ``open`` until ``close``, that forwards all calls to ``plugin``.
 
-    ``path`` is created only when the plugin's socket is served. Therefore a kubelet that connects
-    waits for the plugin, as it would without the proxy.
+    The proxy creates ``path`` after the plugin has begun to serve its socket. Until then, a kubelet
+    that connects waits, as it would wait for the plugin without the proxy.
     """
 
     def __init__(self, plugin: Path, path: Path, begin: Begin) -> None:
@@ -247,7 +247,7 @@ class PluginProxy:
 
     @property
     def socket_was_removed(self) -> bool:
-        """True if the proxy's socket was removed, for example by a starting kubelet."""
+        """True if the proxy's socket was removed or replaced, for example by a starting kubelet."""
         with self._lock:
             identity = self._identity
         return identity is not None and FileIdentity.of(self.path) != identity

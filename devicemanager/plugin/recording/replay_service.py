@@ -106,7 +106,7 @@ class ReplayService(Service):
             context.abort(status_code(end.code), end.message)
 
     def _ends(self, recorded: RecordedStream) -> bool:
-        """True if the recorded plugin ended this stream, and not the kubelet or the recorder."""
+        """True if the replayed stream ends at its recorded time (see the class)."""
         streams, after = self._registration.streams, self._after
         # The last stream of a registration ended because the plugin re-registered, the kubelet
         # restarted or the recording stopped.

@@ -110,7 +110,10 @@ def _key(rpc: str, request: bytes) -> Key:
 
 
 def _terms(rpc: str, request: bytes) -> frozenset[str]:
-    """Return the IDs and numbers of a request with their containers, to compare requests."""
+    """Return the terms of a request. Two requests are similar if few of their terms differ.
+
+    A term is a device ID or a number, with its field and the index of its container.
+    """
     return frozenset(
         f"{index} {field} {value}"
         for index, container in enumerate(_containers(rpc, request))

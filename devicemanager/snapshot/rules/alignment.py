@@ -20,7 +20,7 @@ from devicemanager.snapshot.statefiles import (
 __all__ = ["NO_START", "RULES", "cpus", "memory"]
 
 NO_START = "the kubelet does not start with "
-"""Beginning of a finding about a state file that the kubelet can parse."""
+"""Beginning of the message about a state file that the kubelet can parse, but not use."""
 
 # The kubelet's limit: defaultMaxAllowableNUMANodes (topologymanager/topology_manager.go, v1.36).
 _MOST_NODES = 8

@@ -46,8 +46,8 @@ def _sum(start: Value) -> Callable[[list[Value]], Value]:
 def _best(name: str, better: int) -> Callable[[list[Value]], Value]:
     """Return the function ``min`` or ``max``.
 
-    ``better``: -1 for ``min``, 1 for ``max``: the result of comparing a better value with the best
-    value so far.
+    ``better``: -1 for ``min``, 1 for ``max``. A value is better than the best value so far if
+    ``compare(value, best)`` returns this number.
     """
 
     def choose(values: list[Value]) -> Value:

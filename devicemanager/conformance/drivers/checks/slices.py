@@ -28,7 +28,7 @@ def ds01(run: DriverRun) -> str:
 def _wait_written(run: DriverRun) -> None:
     """Wait until the driver has written a slice, or has tried to write one.
 
-    A start of the driver does not wait for slices if the driver had no slices on an earlier stage.
+    ``DriverRun.start`` does not wait for slices if the driver had no devices on an earlier stage.
     """
     run.until(lambda: bool(run.slices() or run.writes(_SLICES)), run.limits.publish_seconds)
 

@@ -16,8 +16,8 @@ __all__ = ["EMPTY", "At", "Change", "Document", "Table", "changes", "merged"]
 At = tuple[str, str]
 """Name and group of a table, such as ``("devices", "vendor.com/gpu")``."""
 Table = Mapping[str, Any]
-"""Rows of JSON values by key. A table has not changed if two documents have the same table
-object."""
+"""Rows of JSON values by key. If two documents have the same table object, the table has not
+changed."""
 Document = Mapping[At, Table]
 
 EMPTY: Document = {}

@@ -157,8 +157,8 @@ def _areas(layout: Layout) -> list[int | None]:
 
 
 def _device(resource: ResourceView, number: int, areas: Sequence[int | None]) -> Row:
-    """Return a device's row ``[state, area, holders]``. Health and NUMA nodes follow only if they
-    are not obvious from the state and the area."""
+    """Return a device's row ``[state, area, holders]``. Health and NUMA nodes are appended if the
+    page cannot derive them from the state and the area."""
     # A short array, because most of a document can be 10,000 such rows.
     device = resource.device(number)
     holders = [(holder.pod, holder.container) for holder in device.holders]

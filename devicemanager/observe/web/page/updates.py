@@ -68,8 +68,8 @@ class Node(Protocol):
         Return a function that ends the subscription."""
 
     def failed(self, error: Exception) -> None:
-        """Report an error that occurred while the node was read. After an error, further errors are
-        reported only if a read has succeeded in between."""
+        """Report an error that occurred while the node was read. This method is not called again
+        until a read has succeeded."""
 
 
 @attrs.frozen
