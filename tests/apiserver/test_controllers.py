@@ -8,7 +8,7 @@ from devicemanager.apiserver.controllers import (
     NodeLifecycle,
     reconcile_jobs,
 )
-from devicemanager.apiserver.scheduler import schedule
+from devicemanager.apiserver.scheduler import schedule, tolerates
 from tests.timing import wait_until
 
 GPU = "vendor.com/gpu"
@@ -177,3 +177,11 @@ def test_controllers_run_inside_their_block_only(apiserver):
         node(apiserver, "a")
         wait_until(lambda: placed(apiserver) == {"p": "a"})
     assert not any(thread.is_alive() for thread in controllers._threads)
+
+
+@pytest.mark.parametrize("value", [{}, {"value": ""}])
+@pytest.mark.parametrize("taint_value", [{}, {"value": ""}])
+def test_missing_values_of_taints_and_tolerations_are_empty(value, taint_value):
+    pod = {"spec": {"tolerations": [{"key": "k", "operator": "Equal", **value}]}}
+    assert tolerates(pod, [{"key": "k", "effect": "NoSchedule", **taint_value}])
+    assert not tolerates(pod, [{"key": "k", "effect": "NoSchedule", "value": "v"}])

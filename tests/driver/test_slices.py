@@ -80,6 +80,10 @@ def test_counters_have_slices_of_their_own():
         ["driver", "nodeName", "pool", "sharedCounters"],
         ["devices", "driver", "nodeName", "pool"],
     ]
+    assert made[0]["sharedCounters"][0] == {
+        "name": "card-0",
+        "counters": {"memory": {"value": "1Gi"}},
+    }
 
 
 def test_default_pool_has_the_name_of_the_node():

@@ -14,9 +14,12 @@ from devicemanager.rehearsal import (
     rehearse,
     report,
 )
+from devicemanager.rehearsal.held_claims import HeldClaims
+from devicemanager.rehearsal.snapshot_node import SnapshotNode
 from devicemanager.rehearsal.steps import Step
 from devicemanager.snapshot import Snapshot
 from devicemanager.snapshot.model import KubeletConfig, PodDirectories
+from devicemanager.snapshot.node import Node
 from tests.snapshot.made_up import DRIVER, WHOLE, claim, claims
 
 MISSING = f"DRA driver {DRIVER} is not registered"
@@ -141,3 +144,8 @@ def test_start_fails_without_a_readable_pod_too() -> None:
 def test_claims_of_pods_that_are_gone_hold_nothing() -> None:
     gone = attrs.evolve(node("a", "b"), directories=PodDirectories(("u-a",)))
     assert fates(done(Reboot(), snapshot=gone)) == {"u-a": "stays"}
+
+
+def test_devices_of_prepared_claims_are_known_by_driver() -> None:
+    held = SnapshotNode.of(Node(node("a", "b"))).claims
+    assert HeldClaims(held).drivers == {DRIVER: {"gpu-a", "gpu-b"}}

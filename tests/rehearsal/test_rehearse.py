@@ -26,6 +26,7 @@ from devicemanager.rehearsal import (
     rehearse,
     report,
 )
+from devicemanager.rehearsal.held_pods import held_pods
 from devicemanager.rehearsal.orders import orders
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
 from devicemanager.rehearsal.steps import Step
@@ -317,6 +318,8 @@ def test_exclusive_cpus_of_pods_are_kept() -> None:
     # Two of eight CPUs are exclusive; five more do not fit on one NUMA node of four.
     assert fates(rehearse(node, [Restart(), Admit(guaranteed)]))["ml/new"] == {"rejected"}
     assert fates(rehearse(node, [Restart()]))["ml/train"] == {"stays"}
+    [train] = [each for each in held_pods(SnapshotNode.of(Node(node))) if each.name == "ml/train"]
+    assert train.pod.containers[0].requests[ResourceName("cpu")] == 2000
 
 
 def test_cpus_and_memory_are_named_as_only_read() -> None:
