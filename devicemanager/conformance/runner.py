@@ -672,8 +672,8 @@ def _error_text(error: Exception) -> str:
 
 
 def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
-    """Remove and return a lane that does not have to wait for a verdict; if there is no such lane,
-    the first lane.
+    """Remove and return the first lane whose first check does not need a verdict that is still
+    missing. If every lane needs one, remove and return the first lane.
 
     ``is_decided`` returns True if the check with this ID has a verdict.
     """

@@ -96,7 +96,7 @@ class MockKubeletClient:
     ) -> Any:
         """Call an operation by its ``operationId`` in the OpenAPI document, and return its result.
         None if the operation has no result. ``body`` is YAML or JSON as bytes, or an instance of
-        the operation's shape."""
+        the operation's class in ``control.shapes``."""
         check_seconds(timeout)
         return self._api.ask(name, *path, query=query, body=body, timeout=timeout)
 

@@ -174,7 +174,8 @@ def _round_up(wanted: Amount, limits: Range, least: Amount, arithmetic: Arithmet
     rounded = low + -(-(_units(wanted, unit) - low) // pace) * pace
     if rounded > _LARGEST:
         limit = "MaxInt64" if unit == NANOS else "the milli-value range"
-        raise _unrepresentable(f"rounding request {wanted.text} up to the next step passes {limit}")
+        text = f"request {wanted.text}, rounded up to the next step, exceeds {limit}"
+        raise _unrepresentable(text)
     return Amount(rounded * unit, "BinarySI" if arithmetic.binary else step.format)
 
 

@@ -192,7 +192,7 @@ class ClusterNode:
         self._pods.reconcile()
 
     def refresh(self) -> None:
-        """Queue a check of the Node's status, which writes the status if it has changed."""
+        """Queue a check of the Node's status. The check writes the status if it has changed."""
         self._context.work_queue.put(Priority.NODE_STATUS, self._key, self._update)
         if self._topology is not None:
             self._topology.refresh()

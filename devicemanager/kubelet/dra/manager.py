@@ -4,7 +4,7 @@ Theory of operation. ``_run`` steps a generator of ``core.dra`` with the lock he
 each effect without the lock:
 
 * ``FetchClaim``: get the ResourceClaim from the claim source.
-* ``CallDriver``: call the instance, for up to 45 s.
+* ``CallDriver``: call a registered instance of the driver; the call times out after 45 s.
 * ``WriteState``: write the state file; concurrent pods share a write.
 * ``AwaitClaims``: wait while another pod prepares a claim that both pods use.
 

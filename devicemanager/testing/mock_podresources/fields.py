@@ -48,7 +48,8 @@ class Where:
 
     @classmethod
     def of(cls, document: str) -> Where:
-        """Return the path of a whole document."""
+        """Return the position of the document itself, before any field. ``document`` is its name
+        in error messages."""
         return cls("", document)
 
     def field(self, name: object) -> Where:

@@ -62,13 +62,19 @@ def test_command_finds_the_mock_at_the_path_of_a_kubelet(root: Path, as_anyone: 
     assert (root / "new").read_text() == "made\n"
 
 
-def test_mounts_are_not_visible_outside(root: Path, as_anyone: str):
+def test_mounts_are_not_visible_outside(
+    root: Path, as_anyone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Directories of other processes in /tmp do not count.
+    stages = tmp_path / "stages"
+    stages.mkdir()
+    monkeypatch.setenv("TMPDIR", str(stages))
     mounts = Path("/proc/self/mountinfo").read_text()
     before = Path("/var/lib/kubelet").exists()
     assert shell(root, "test -d /var/lib/kubelet/device-plugins").returncode == 0
     assert Path("/proc/self/mountinfo").read_text() == mounts
     assert Path("/var/lib/kubelet").exists() is before
-    assert not list(Path("/tmp").glob("dm-mounts-*"))
+    assert not list(stages.iterdir())
 
 
 def test_dev_sys_and_cdi_directories_are_mounted(root: Path, tmp_path: Path, as_anyone: str):
