@@ -29,6 +29,7 @@ _BY_CHECK = "by the conformance check"
 _STEPS = 3
 """Number of consecutive steps that count as a leak if each step adds descriptors."""
 _SAMPLES, _SAMPLE_SECONDS = 5, 0.05
+"""Number of samples of the resource use, and the seconds after each of them."""
 _RATE_LIMIT = "rejected by rate limit"
 _TOO_LARGE = ("larger than max", "message length too large", "message too large")
 """Parts of the errors of gRPC libraries for a message over their limit."""

@@ -1,7 +1,7 @@
 """What the plugin watcher does with a plugin after GetInfo, by the type of the plugin.
 
 The watcher dials a socket and calls GetInfo. Then it passes the plugin to the ``TypeHandler`` of
-its type. At last it calls NotifyRegistrationStatus. The kubelet does the same (``PluginHandler``,
+its type. Finally it calls NotifyRegistrationStatus. The kubelet does the same (``PluginHandler``,
 pkg/kubelet/pluginmanager/cache/types.go, v1.36).
 """
 

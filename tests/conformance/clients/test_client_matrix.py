@@ -144,7 +144,8 @@ def test_the_interval_is_that_of_equal_calls() -> None:
         run.close()
     run = ClientRun(exporter("test-calls", "once"), attrs.evolve(LIMITS, call_seconds=3), 3)
     try:
-        with pytest.raises(Failed, match=r"no call three times within 3 s: .* call_seconds"):
+        text = r"has made no call three times within 3 s: .* call_seconds"
+        with pytest.raises(Failed, match=text):
             check.run(run)
     finally:
         run.close()

@@ -237,11 +237,16 @@ def test_failure_report_has_the_output_of_the_process(pytester):
     result.stdout.fnmatch_lines(["*plugin process output*", "sh, started once", "  | driver*"])
 
 
-def test_start_and_stop_leak_no_descriptors_and_threads(mock_kubelet):
+@pytest.mark.parametrize("at_node_paths", [False, True])
+def test_start_and_stop_leak_no_descriptors_and_threads(
+    mock_kubelet, tmp_path, monkeypatch, at_node_paths
+):
+    # Directories of other processes in /tmp do not count.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     here = psutil.Process()
 
     def round_() -> None:
-        with PluginProcess(mock_kubelet, ["sleep", "300"]) as process:
+        with PluginProcess(mock_kubelet, ["sleep", "300"], at_node_paths=at_node_paths) as process:
             process.kill()
 
     round_()
@@ -251,3 +256,4 @@ def test_start_and_stop_leak_no_descriptors_and_threads(mock_kubelet):
     mock_kubelet.wait_for(lambda: here.num_threads() <= before[1], what="threads")
     assert here.num_fds() <= before[0]
     assert not here.children(recursive=True)
+    assert not list(tmp_path.glob("dm-mounts-*"))
