@@ -109,19 +109,28 @@ class Freeing:
 
         Must be called with the lock held. A thread whose start was interrupted stops immediately.
         """
-        thread = self._thread
-        if thread is not None:
+        if self._thread is not None:
             self._held.put(None)
-            self._thread = None
-        return thread
+        return self._thread
 
     def _run(self, held: _Held) -> None:
         while (each := held.get()) is not None:
-            descriptor, freed = each
-            try:
-                self._close(descriptor)
-            finally:
-                freed.release()
+            self._close_and_release(*each)
+        with self._lock:
+            # From now on, ``free`` does not pass files to this thread. A caller of ``close`` cannot
+            # do this: if it is interrupted after it has put None, the thread stops all the same.
+            if self._held is held:
+                self._thread = None
+        # Files that were passed to this thread after None.
+        while not held.empty():
+            if (each := held.get()) is not None:
+                self._close_and_release(*each)
+
+    def _close_and_release(self, descriptor: int, freed: threading.Lock) -> None:
+        try:
+            self._close(descriptor)
+        finally:
+            freed.release()
 
     def _close(self, descriptor: int) -> None:
         with contextlib.suppress(OSError):

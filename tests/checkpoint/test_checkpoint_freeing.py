@@ -143,6 +143,24 @@ def test_writer_frees_the_file_without_a_thread(
     freeing.close()
 
 
+def test_file_passed_to_a_stopping_thread_is_freed(tmp_path: Path) -> None:
+    disk, before = Disk(), open_files()
+    freeing = Freeing(disk)
+    store = FileStore(tmp_path, files=disk, freeing=freeing)
+    store.write(b"first")
+    store.write(b"second")
+    with freeing._lock:
+        freeing._end()  # a call of ``close`` that is interrupted here
+    descriptor = freeing.hold(str(store.path))
+    assert descriptor is not None
+    store.path.unlink()
+    freeing.free(descriptor)
+    disk.may_free.set()
+    freeing.close()
+    assert disk.freed_by == ["checkpoint freeing"] * 2
+    assert (open_files(), freeing_threads()) == (before, 0)
+
+
 class Interrupt:
     """Trace function that raises KeyboardInterrupt at the ``at``-th line of the module."""
 
@@ -161,12 +179,20 @@ class Interrupt:
         return self
 
 
+class Lingering(Freeing):
+    """The thread is alive for a moment after it has stopped to free files."""
+
+    def _run(self, held: Any) -> None:
+        super()._run(held)
+        threading.Event().wait(0.05)
+
+
 def interrupted(at: int, path: Path, ends: bool) -> bool:
     """Interrupt a write, or ``close``, at a line; check that later calls do not block.
 
     False if it has fewer lines.
     """
-    freeing = Freeing()
+    freeing = Lingering()
     store = FileStore(path, freeing=freeing)
     store.write(b"first")
     if ends:
