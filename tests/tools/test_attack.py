@@ -72,6 +72,13 @@ def test_quiet_kubelet_is_measured():
     assert all(getattr(quiet, name) >= least for name, least in attrs.asdict(Quiet()).items())
 
 
+def test_short_times_count_as_those_of_an_idle_machine_of_the_same_speed():
+    idle = Quiet()
+    assert Quiet(start=0.4, stop=0.01, registration=0.01, admission=0.001).steady() == idle
+    slow = Quiet(start=1.2, stop=0.01, registration=0.01, admission=0.5).steady()
+    assert slow == Quiet(start=1.2, stop=0.6, registration=0.06, admission=0.5)
+
+
 def test_unmeasured_figures_are_ignored_and_problems_are_not():
     assert list(broken(Limits(), Outcome())) == []
     assert list(broken(Limits(), Outcome(problems=("lost",)))) == ["lost"]

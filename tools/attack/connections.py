@@ -90,7 +90,9 @@ def _metadata(target: Target) -> None:
 @beside(
     "clients-1000",
     f"{_CLIENTS} clients that stay connected, with 3 calls each",
-    Limits(kept=100.0, descriptors=_CLIENTS + 100),
+    # gRPC handles calls in their order. Each of the 3,000 costs 0.4 ms of CPU time, nearly all of
+    # it in gRPC, and a good registration waits for those before it.
+    Limits(registration=100.0, kept=100.0, descriptors=_CLIENTS + 100),
 )
 def _clients(target: Target) -> None:
     first = http2.PREFACE + http2.settings() + http2.call(1, _REGISTER, _BAD_VERSION)

@@ -103,13 +103,27 @@ class Outcome:
 
 @attrs.frozen
 class Quiet:
-    """Times in seconds without an attack. The defaults are the times of an idle machine. A shorter
-    measured time is replaced by the default, because very short times vary most."""
+    """Times in seconds without an attack. The defaults are the times of an idle machine."""
 
     start: float = 0.6
     stop: float = 0.3
     registration: float = 0.03
     admission: float = 0.005
+
+    def steady(self) -> Quiet:
+        """Return times that no longer vary with each measurement, as the base of limits.
+
+        Very short times vary most, so none is shorter than on an idle machine of the same speed.
+        The start shows the speed: it is the longest time, and nearly all of it is CPU time.
+        """
+        idle = Quiet()
+        speed = max(1.0, self.start / idle.start)
+        return Quiet(
+            *(
+                max(measured, least * speed)
+                for measured, least in zip(attrs.astuple(self), attrs.astuple(idle), strict=True)
+            )
+        )
 
     @property
     def slowness(self) -> float:

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
-import attrs
-
 from tools.attack.model import Quiet, Target
 from tools.attack.running import running
 from tools.harness.plugin import RESOURCE, plugin_process
@@ -24,7 +22,10 @@ _TIMEOUT: Final = 90.0
 
 
 def measure() -> Quiet:
-    """Measure a start of the command, and registrations and admissions of a good plugin."""
+    """Measure a start of the command, and registrations and admissions of a good plugin.
+
+    Returns the times that ``Quiet.steady`` makes of the measured ones.
+    """
     with short_directory() as root, running(root, "-o", "json") as command:
         start = command.until(command.is_ready, _TIMEOUT)
         for _ in command.end():
@@ -47,11 +48,7 @@ def measure() -> Quiet:
             return node.ask("admit", f"quiet-{next(numbers)}", RESOURCE, 1).seconds
 
         start = _TIMEOUT if start is None else start
-        found = Quiet(start, stop, _median(register), _median(admit))
-    return attrs.evolve(
-        found,
-        **{name: max(getattr(found, name), least) for name, least in attrs.asdict(Quiet()).items()},
-    )
+        return Quiet(start, stop, _median(register), _median(admit)).steady()
 
 
 def _median(act: Callable[[], float]) -> float:
