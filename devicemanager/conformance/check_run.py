@@ -126,18 +126,14 @@ class CheckRun(SuiteRun):
     def assume_broken(self, id_: str, when: str = "") -> None:
         """Break a device as a precondition of a check. Raises Skipped if no device list shows the
         change."""
-        try:
+        with self.assuming("W07"):
             self.break_device(id_, when)
-        except Failed as failed:
-            raise Skipped(str(failed), cause="W07") from None
 
     def assume_recovered(self, id_: str, when: str = "") -> None:
         """Recover a device as a precondition of a check. Raises Skipped if no device list shows the
         change."""
-        try:
+        with self.assuming("W08"):
             self.recover_device(id_, when)
-        except Failed as failed:
-            raise Skipped(str(failed), cause="W08") from None
 
     # -- the plugin, as the kubelet and a client see it -----------------------------------
 

@@ -89,12 +89,20 @@ class Check:
     repeats: tuple[str, ...] = ()
     """IDs of checks. If one of them fails, this check would fail for the same reason, so it is
     skipped."""
+    assumes: tuple[str, ...] = ()
+    """IDs of checks. This check needs steps that they are about (``SuiteRun.assuming``), so it
+    begins after them if another check can begin instead."""
     effect_of: tuple[str, ...] = ()
     """IDs of checks. If one of them fails, too, a failure of this check has the same cause."""
     optional_hooks: tuple[str, ...] = ()
     """Names of hooks that the check uses if they are defined."""
     options: tuple[str, ...] = ()
     """Names of options of the command that the check requires, such as ``previous``."""
+
+    @property
+    def follows(self) -> tuple[str, ...]:
+        """IDs of checks that should have verdicts before this check begins."""
+        return (*self.repeats, *self.assumes)
 
     @property
     def family(self) -> str:
@@ -191,6 +199,7 @@ def described(table: Path, run: Callable[[Any], str | None]) -> Check:
         hooks=tuple(row.pop("hooks", ())),
         options=tuple(row.pop("options", ())),
         repeats=tuple(row.pop("repeats", ())),
+        assumes=tuple(row.pop("assumes", ())),
         effect_of=tuple(row.pop("effect_of", ())),
         optional_hooks=tuple(row.pop("optional_hooks", ())),
         needs_registration=row.pop("needs_registration", True),

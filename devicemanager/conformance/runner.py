@@ -24,6 +24,9 @@ Some cases need care:
 * If a check fails, later checks may fail for the same reason (``Check.repeats``). They wait for its
   verdict, and are skipped after a failure. Lanes are ordered so that a check begins before those
   that wait for it. A lane that need not wait begins before a lane that must wait.
+* A check may need a step that another check is about, such as a device list that shows a broken
+  device (``Check.assumes``). It prefers to begin after the other check, but does not wait for it.
+  When the other check has shown that the step fails, the check is skipped at this step.
 * If a hook fails, one check has an error. Other checks that use the hook are skipped.
 * A check may find that it cannot run because of a problem that another check reports (``cause`` of
   Skipped and Failed). Its verdict is published after all checks, when the verdict of the other
@@ -189,6 +192,8 @@ class _Runner:
     _decided: dict[str, threading.Event] = attrs.field(factory=dict)
     """An event for each check, by ID of the check. The event is set when the check has ended or was
     skipped. A check waits for the events of the checks in its ``repeats`` (``_cause``)."""
+    _disproved: set[str] = attrs.field(factory=set)
+    """See ``SuiteRun.disproved``."""
     _publishing: threading.Lock = attrs.field(factory=threading.Lock)
 
     def run(self, checks: Sequence[Check], jobs: int) -> tuple[Verdict, ...]:
@@ -535,7 +540,9 @@ class _Runner:
 
     def _new_run(self, check: Check, stage: Stage) -> SuiteRun:
         # The ID is part of the seed, so that a check gets the same inputs alone and in a full run.
-        return self.suite.new_run(stage, self.resources, f"{self.seed} {check.id}")
+        run = self.suite.new_run(stage, self.resources, f"{self.seed} {check.id}")
+        run.disproved = self._disproved
+        return run
 
     def _run_check(self, check: Check, run: SuiteRun) -> Verdict:
         return self._verdict(check, self._judge(check, run))
@@ -680,7 +687,7 @@ def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
     ready = (
         lane
         for lane in lanes
-        if all(is_decided(id_) for check in lane.checks[:1] for id_ in check.repeats)
+        if all(is_decided(id_) for check in lane.checks[:1] for id_ in check.follows)
     )
     lane = next(ready, lanes[0])
     lanes.remove(lane)
@@ -692,17 +699,20 @@ def in_order(checks: Sequence[Check]) -> list[Check]:
 
     First come the checks whose verdict other checks need, then the checks that need such a verdict,
     then all others. A check of the second group waits for a registration after a restart, so it
-    takes longest if it fails.
+    takes longest if it fails. Last are checks that assume the result of a check in another lane:
+    the later they begin, the more likely it has a verdict.
     """
     by_id = {each.id: each for each in checks}
-    awaited = {id_ for each in checks for id_ in each.repeats}
+    awaited = {id_ for each in checks for id_ in each.follows}
 
     def depth(check: Check) -> int:
-        before = [by_id[id_] for id_ in check.repeats if id_ in by_id]
+        before = [by_id[id_] for id_ in check.follows if id_ in by_id]
         return 1 + max(map(depth, before)) if before else 0
 
     def place(check: Check) -> tuple[int, int]:
-        return (0, depth(check)) if check.id in awaited else (1, -depth(check))
+        if check.id in awaited:
+            return 0, depth(check)
+        return (1, -depth(check)) if depth(check) or not check.assumes else (2, 0)
 
     return sorted(checks, key=place)
 

@@ -10,6 +10,7 @@ events, but not about the exit of a process or its use of memory.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import time
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.crash import without_stacks
 from devicemanager.conformance.observations import Timeline
-from devicemanager.conformance.outcomes import RESTART, Failed, Warned
+from devicemanager.conformance.outcomes import RESTART, Failed, Skipped, Warned
 from devicemanager.conformance.stage import Stage
 from devicemanager.core.printable import printable
 from devicemanager.events.calls import Mark
@@ -48,6 +49,9 @@ class SuiteRun(ABC):
     """True if the plugin has registered since its start."""
     subject: str | None = None
     """Resource that ``resource`` returns; None for the plugin's first resource."""
+    disproved: set[str]
+    """IDs of checks of this report that have shown that a step fails on which other checks depend.
+    All runs of one report share the set."""
 
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
         self.stage = stage
@@ -58,6 +62,7 @@ class SuiteRun(ABC):
         """Resources of the plugin, those with devices first; empty while the suite still discovers
         them."""
         self.timeline = Timeline(stage.kubelet, stage.plugin.processes)
+        self.disproved = set()
         # Each check has its own generator: with a shared one, parallel checks would not be
         # repeatable.
         self.rng = random.Random(seed)
@@ -235,6 +240,33 @@ class SuiteRun(ABC):
         ``recover_warn_seconds``.
         """
         return self.wait_recovered(self.restart_kubelet(), after)
+
+    # -- steps on which several checks depend ----------------------------------------------
+
+    @contextlib.contextmanager
+    def verifying(self, id_: str) -> Iterator[None]:
+        """Run a step that check ``id_`` is about. If the step fails, checks that use
+        ``assuming(id_)`` are skipped from then on."""
+        try:
+            yield
+        except Failed:
+            self.disproved.add(id_)
+            raise
+
+    @contextlib.contextmanager
+    def assuming(self, id_: str) -> Iterator[None]:
+        """Run a step that only prepares a check, and that check ``id_`` is about. Raises Skipped if
+        the step fails.
+
+        If check ``id_`` has shown that the step fails, raises Skipped at once. Otherwise each of
+        these checks would wait for its time limit.
+        """
+        if id_ in self.disproved:
+            raise Skipped("would repeat a failure", cause=id_)
+        try:
+            yield
+        except Failed as failed:
+            raise Skipped(str(failed), cause=id_) from None
 
     # -- waits -------------------------------------------------------------------------
 

@@ -163,7 +163,7 @@ class Service(dp_grpc.DevicePluginServicer):
             return
         self.live.append(ended)
         if "late-list" in on:
-            ended.wait(3)
+            ended.wait(0.6)
         if "leak-handlers" in on:
             context.add_callback(lambda: threading.Thread(target=time.sleep, args=(3600,),
                                                           daemon=True).start())  # fmt: skip
@@ -230,7 +230,7 @@ class Service(dp_grpc.DevicePluginServicer):
         self, request: dp.Empty, context: grpc.ServicerContext
     ) -> dp.DevicePluginOptions:
         if "slow-options" in self.switches:
-            time.sleep(0.6)
+            time.sleep(0.3)
         return self.plugin.options()
 
     def Allocate(self, request: dp.AllocateRequest, context: grpc.ServicerContext) -> object:
@@ -256,7 +256,7 @@ class Service(dp_grpc.DevicePluginServicer):
         if "no-library" in on:
             context.abort(grpc.StatusCode.UNKNOWN, "open /opt/vendor/lib: no such file")
         if "slow-allocate" in on:
-            time.sleep(1.2)
+            time.sleep(0.4)
         self.allocations += 1
         if "slots" in on and self.allocations > 100:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no slot is left")

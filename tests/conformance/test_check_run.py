@@ -52,6 +52,7 @@ class Run(CheckRun):
         self.timeline: Any = SimpleNamespace(step=self.seen.append)
         self.limits = LIMITS
         self.resources = (GPU,)
+        self.disproved = set()
         self.stage: Any = SimpleNamespace(on_wait=None, device_counts={GPU: 0})
         self.kubelet: Any = SimpleNamespace(
             mark=lambda: "mark",

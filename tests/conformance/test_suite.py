@@ -108,6 +108,34 @@ def test_check_names_another_one_only_if_that_failed(
     assert causes.get("Z02") == (["Z01"] if has_failed else None)
 
 
+def test_step_that_failed_in_its_own_check_is_not_tried_by_another() -> None:
+    tried: list[str] = []
+
+    def shown(run: CheckRun) -> None:
+        with run.verifying("Z01"):
+            raise Failed("no list")
+
+    def assumed(run: CheckRun) -> None:
+        with run.assuming("Z01"):
+            tried.append("assumed")
+            raise Failed("no list, after a long wait")
+
+    def verdicts(*checks: Check) -> list[str]:
+        known = _sleeping(resources=(RESOURCE,))
+        found = run(known, checks, jobs=1, limits=_SOON, settings=SETTINGS).verdicts
+        return [f"{each.outcome.value} {each.seen}" for each in found]
+
+    assert verdicts(_Z["Z02"](assumed)) == ["skip no list, after a long wait: see check Z01"]
+    assert tried == ["assumed"]
+    # Z02 stands first, but begins after the check whose step it assumes.
+    after = attrs.evolve(_Z["Z02"](assumed), assumes=("Z01",))
+    assert verdicts(after, _Z["Z01"](shown)) == [
+        "skip would repeat a failure: see check Z01",
+        "fail no list",
+    ]
+    assert tried == ["assumed"]
+
+
 def test_check_that_was_not_selected_is_named() -> None:
     [verdict] = run(
         _sleeping(resources=(RESOURCE,)),
@@ -147,7 +175,7 @@ def test_checks_are_ordered_by_family_and_number() -> None:
 def test_no_check_waits_for_a_later_one() -> None:
     ids = [each.id for each in in_order(all_checks())]
     for each in all_checks():
-        assert all(ids.index(cause) < ids.index(each.id) for cause in each.repeats), each.id
+        assert all(ids.index(cause) < ids.index(each.id) for cause in each.follows), each.id
     # They take longest if the plugin does not register again.
     assert ids.index("K08") < ids.index("R06")
 

@@ -27,7 +27,8 @@ def l01(run: CheckRun) -> str:
         # Each signal needs a new instance of the plugin.
         if number == signal.SIGINT:
             run.relaunch("its start")
-        took = stop_by(run, number)
+        with run.verifying("L01"):
+            took = stop_by(run, number)
         results.append(f"{number.name} {took:.2f} s")
         if run.process.exit_status != 0:
             raise Warned(

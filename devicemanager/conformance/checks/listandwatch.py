@@ -118,7 +118,8 @@ def w07(run: CheckRun) -> str:
     run.start()
     id_ = run.healthy_ids()[0]
     try:
-        return f"reported after {run.break_device(id_):.2f} s"
+        with run.verifying("W07"):
+            return f"reported after {run.break_device(id_):.2f} s"
     except Failed:
         # Otherwise the device would stay broken, and later checks would lack it.
         run.hook("recover-device", id_)
@@ -130,7 +131,8 @@ def w08(run: CheckRun) -> str:
     run.start()
     id_ = run.healthy_ids()[0]
     run.assume_broken(id_)
-    longest = run.recover_device(id_)
+    with run.verifying("W08"):
+        longest = run.recover_device(id_)
     # Test two changes: a real plugin stopped checking its devices after the second one.
     again = " for the second time"
     run.break_device(id_, again)
@@ -180,7 +182,7 @@ def w11(run: CheckRun) -> None:
             raise Skipped(f"the plugin ended the ListAndWatch stream of {resource}", cause="W02")
     for resource, client in run.clients():
         since = run.kubelet.mark()
-        with client.watch() as stream:
+        with client.watch() as stream, run.verifying("W11"):
             run.first_list(stream)
         # A plugin that closes all streams with the first one does so a moment later.
         run.settle()

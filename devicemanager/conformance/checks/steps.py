@@ -81,18 +81,14 @@ def assume_allocates(run: CheckRun, client: PluginClient, resource: str | None =
 def assume_list(run: CheckRun, stream: ListStream) -> None:
     """Read the first device list of a second stream as a precondition of a check. Raises Skipped
     if no list comes."""
-    try:
+    with run.assuming("W11"):
         run.first_list(stream)
-    except Failed as failed:
-        raise Skipped(str(failed), cause="W11") from None
 
 
 def assume_new_list(run: CheckRun, resource: str | None = None) -> dp.ListAndWatchResponse:
     """Return the first device list of a new stream. Raises Skipped if no list comes."""
-    try:
+    with run.assuming("W11"):
         return run.new_list(resource)
-    except Failed as failed:
-        raise Skipped(str(failed), cause="W11") from None
 
 
 NO_HOT_PLUG = "a device that is added is not used until the plugin restarts"
@@ -187,7 +183,5 @@ def stop_by(run: CheckRun, number: signal.Signals) -> float:
 
 def stop(run: CheckRun) -> None:
     """Stop the plugin as a precondition of a check. Raises Skipped if it does not exit."""
-    try:
+    with run.assuming("L01"):
         stop_by(run, signal.SIGTERM)
-    except Failed as failed:
-        raise Skipped(str(failed), cause="L01") from None
