@@ -114,10 +114,11 @@ class RunningPlugin:
         with contextlib.ExitStack() as stack:
             for process in self.processes:
                 stack.callback(self.under_test.call, "cleanup", values)
-                stack.callback(self._end, process)
+                stack.callback(self.end, process)
 
-    def _end(self, process: PluginProcess) -> None:
-        """Stop an instance that no check needs any more."""
+    def end(self, process: PluginProcess) -> None:
+        """Stop an instance whose exit no check judges. It is killed at once if an earlier instance
+        has ignored SIGTERM."""
         if self.under_test.ignores_sigterm.is_set():
             process.stay_down()
             with contextlib.suppress(ProcessEnded):

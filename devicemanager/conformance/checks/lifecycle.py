@@ -189,11 +189,11 @@ def l07(run: CheckRun) -> str:
         run.restart_and_wait(1)
     except Failed as failed:
         raise Skipped(f"{seen}; {failed}", cause="K01") from None
-    run.process.stop()
+    run.plugin.end(run.process)
     try:
         return f"{seen}; without any: {_without_inotify(run)}"
     except Failed:
-        run.process.stop()
+        run.plugin.end(run.process)
         # A plugin may fail because of the user namespace, which shows nothing about inotify.
         if not _registers_twice(run, _DEFAULT_INSTANCES):
             raise Skipped(

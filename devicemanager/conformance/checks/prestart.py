@@ -49,7 +49,7 @@ def s03(run: CheckRun) -> None:
     run.start()
     with pre_start_client(run) as (_, ids):
         pass  # only allocate
-    run.process.stop()
+    run.plugin.end(run.process)
     run.relaunch("the plugin's restart")
     if not {*ids} <= {device.ID for device in run.devices()}:
         raise Skipped(f"the restarted plugin does not list {ids[0]}", cause="K13")

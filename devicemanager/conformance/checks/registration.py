@@ -284,7 +284,7 @@ def _start_before_the_kubelet(run: CheckRun, state: str) -> str:
         run.start_kubelet()
         try:
             took = run.wait_registered(since, run.limits.start_seconds, "the kubelet's start")
-            process.stop()
+            run.plugin.end(process)
             return f"{took:.2f} s"
         except Failed:
             if not run.plugin.has_exited:

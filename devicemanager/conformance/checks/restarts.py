@@ -138,6 +138,9 @@ def k05(run: CheckRun) -> str:
         run.step("close the connection during Allocate")
         # The first effect of a crash: no process receives the response.
         client.abandon_allocate([ids[0]])
+    # A plugin that exits does so a moment later. A call would wait for its socket.
+    if run.until(lambda: run.plugin.has_exited, run.limits.settle_seconds) is not None:
+        run.check_alive("an abandoned Allocate call")
     with run.client() as client, client.watch() as stream:
         try:
             assume_list(run, stream)
@@ -341,7 +344,7 @@ def k12(run: CheckRun) -> None:
 def k13(run: CheckRun) -> None:
     run.start()
     before = devices_by_resource(run)
-    run.process.stop()
+    run.plugin.end(run.process)
     run.relaunch("the plugin's restart")
     # Do not compare health: a plugin may report a device as unhealthy until it has checked the
     # device.
@@ -373,7 +376,7 @@ def k14(run: CheckRun) -> str:
     if not existing:
         cause = "A12" if response.mounts else "A11"
         raise Skipped(f"the response names {named[0]}, which does not exist", cause=cause)
-    run.process.stop()
+    run.plugin.end(run.process)
     _check_exist(existing, "exit")
     run.relaunch("the plugin's restart")
     _check_exist(existing, "new start")
