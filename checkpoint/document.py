@@ -61,8 +61,11 @@ class Document:
         self._renderer = _Renderer()
 
     def put(self, key: str, entries: Sequence[Rendered]) -> None:
-        """Set the entries of a pod, each rendered by :func:`checkpoint.render_entry`. ``key``
-        identifies the pod. A pod that is already in the document keeps its position."""
+        """Set the entries of a pod, each rendered by :func:`checkpoint.render_entry`.
+
+        ``key`` identifies the pod. A pod that is already in the document keeps its position.
+        Without entries, the pod is removed.
+        """
         if entries:
             self._pods[key] = join(entries)
         else:

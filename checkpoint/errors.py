@@ -74,8 +74,8 @@ class ChecksumMismatch(CheckpointCorrupt):
 class CheckpointWriteError(CheckpointError):
     """Error for a checkpoint file that could not be written or moved; ``__cause__`` is the OSError.
 
-    If ``replaced`` is false, the file is unchanged. If it is true, the file has the new contents,
-    but a power failure may undo the write.
+    If ``replaced`` is false, the file is unchanged. If ``replaced`` is true, the file has the new
+    contents, but a power failure may undo the write.
     """
 
     def __init__(self, source: str, reason: str, replaced: bool = False) -> None:

@@ -43,7 +43,8 @@ def loads(
     NUMA node 0. If ``verify`` is false, ignore the checksum, to inspect a file that a kubelet would
     reject.
 
-    Raises CheckpointCorrupt if the contents are not a checkpoint, or ChecksumMismatch.
+    Raises CheckpointCorrupt if the contents are not a checkpoint, and ChecksumMismatch if the
+    checksum is wrong.
     """
     try:
         return _loads(data, source, verify, v1=False)
@@ -75,7 +76,10 @@ def _loads(data: bytes, source: str, verify: bool, *, v1: bool) -> Checkpoint:
 
 def read_file(value: Value) -> tuple[list[Value] | None, Object | None, int]:
     """Return the JSON values of PodDeviceEntries and RegisteredDevices (None for null), and the
-    checksum. The elements of both values are not validated yet. Raises Problem."""
+    checksum.
+
+    The elements of both values are not validated yet. Raises Problem if a field has a wrong type.
+    """
     file = read_fields(value, "the file", ("Data", "Checksum"))
     data = read_fields(file.get("Data"), "Data", ("PodDeviceEntries", "RegisteredDevices"))
     # The kubelet unmarshals into a checkpoint with empty lists (readCheckpoint, v1.32), so an
@@ -87,7 +91,7 @@ def read_file(value: Value) -> tuple[list[Value] | None, Object | None, int]:
 
 def read_resource(name: str, ids: Value) -> tuple[str, tuple[str, ...] | None]:
     """Parse an element of RegisteredDevices: return the resource name and its device IDs (None for
-    null). Raises Problem."""
+    null). Raises Problem if ``ids`` is not a list of strings."""
     return _without_surrogates(name), read_strings(ids, f"Data.RegisteredDevices[{shown(name)}]")
 
 
@@ -96,7 +100,7 @@ _ENTRY: Final = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocR
 
 def read_entry(value: Value, index: int, *, v1: bool = False) -> PodDevicesEntry:
     """Parse element number ``index`` of PodDeviceEntries. If ``v1`` is true, the entry's devices
-    are a list without NUMA nodes. Raises Problem."""
+    are a list without NUMA nodes. Raises Problem for an invalid element."""
     where = f"Data.PodDeviceEntries[{index}]"
     fields = read_fields(value, where, _ENTRY)
     return PodDevicesEntry(
@@ -157,14 +161,15 @@ def _bytes(value: Value, where: str) -> bytes | None:
 
 
 def read_strings(value: Value, where: str) -> tuple[str, ...] | None:
-    """Return a list of strings; None for null. ``where`` names the list in errors. Raises
-    Problem."""
+    """Return a list of strings; None for null. ``where`` names the list in errors. Raises Problem
+    for any other value."""
     items = read_list(value, where)
     return None if items is None else tuple([read_string(item, where) for item in items])
 
 
 def read_string(value: Value, where: str) -> str:
-    """Return a string, empty for null; lone surrogates become U+FFFD. Raises Problem."""
+    """Return a string, empty for null; lone surrogates become U+FFFD. Raises Problem for any other
+    value."""
     if isinstance(value, str):
         return value if value.isascii() else _without_surrogates(value)
     if value is None:
@@ -177,14 +182,15 @@ def _without_surrogates(text: str) -> str:
 
 
 def read_list(value: Value, where: str) -> list[Value] | None:
-    """Return a list; None for null. Raises Problem."""
+    """Return a list; None for null. Raises Problem for any other value."""
     if value is None or isinstance(value, list):
         return value
     _mistyped(value, where, "a list")
 
 
 def read_object(value: Value, where: str) -> Object | None:
-    """Return an object; None for null. Raises Problem."""
+    """Return an object; None for null. Raises Problem for any other value, and for a duplicate
+    key."""
     if value is None or isinstance(value, dict):
         return value
     if isinstance(value, Repeated):
@@ -193,8 +199,11 @@ def read_object(value: Value, where: str) -> Object | None:
 
 
 def read_fields(value: Value, where: str, names: tuple[str, ...]) -> Object:
-    """Return those fields of an object that are in ``names``; an empty dict for null. The case of a
-    field name is ignored. Keys of the result are written as in ``names``. Raises Problem."""
+    """Return those fields of an object that are in ``names``; an empty dict for null.
+
+    The case of a field name is ignored. Keys of the result are written as in ``names``. Raises
+    Problem for any other value, and for a duplicate field.
+    """
     found = read_object(value, where) or {}
     # Usual case: all names match exactly. The loop below takes three times as long per entry.
     if all(map(found.__contains__, names)) and len(found) == len(names):

@@ -37,7 +37,8 @@ class Store(Protocol):
     """Storage for the contents of a checkpoint: a ``checkpoint.FileStore``, or memory in tests."""
 
     def write(self, data: Contents) -> None:
-        """Replace the stored contents atomically and durably. Raises CheckpointWriteError."""
+        """Replace the stored contents atomically and durably. Raises CheckpointWriteError if that
+        fails."""
 
 
 @attrs.define(eq=False, repr=False)

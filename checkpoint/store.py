@@ -81,8 +81,8 @@ class FileStore:
     def write(self, data: Contents) -> None:
         """Replace the contents of the file atomically, with the store's durability.
 
-        Raises CheckpointWriteError if the write fails; no temporary file remains. The file is
-        unchanged unless the error's ``replaced`` is true. More than ``MAX_SIZE`` bytes are
+        Raises CheckpointWriteError if the write fails; no temporary file remains. If ``replaced``
+        of the error is false, the file is unchanged. More than ``MAX_SIZE`` bytes are
         rejected, because :func:`checkpoint.read` would reject the file.
         """
         self._check_size(data)

@@ -158,7 +158,7 @@ def _bytes(data: bytes | None) -> tuple[str, str]:
 
 
 def quote(text: str) -> str:
-    """Return a JSON string as Go writes it."""
+    """Return a text as a JSON string, written as by Go's encoder."""
     if _SPECIAL.search(text) is None:
         return f'"{text}"'
     # Go escapes the same characters as Python (\b and \f since Go 1.22), and also those with a

@@ -1,4 +1,4 @@
-"""The kubelet's side of the device plugin API, without a cluster.
+"""A mock kubelet for testing device plugins and DRA drivers without a cluster.
 
 Theory of operation. A device plugin is a process that registers with a kubelet over gRPC on a unix
 socket. It advertises devices, and answers Allocate when a pod requests them. This package

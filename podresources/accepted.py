@@ -1,8 +1,8 @@
 """Find connections that a gRPC server has accepted on a unix socket, and disconnect them.
 
 gRPC can end a call or a whole server, but not a single connection. Therefore this module duplicates
-the descriptor of a connection and shuts the duplicate down: gRPC then sees that the client has
-disconnected, and frees all that it stores for this client.
+the descriptor of a connection, and shuts the duplicate down. To gRPC, the client has then
+disconnected, so gRPC frees all memory for this client.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def disconnect(bound: Path) -> int:
 
 
 class Readers:
-    """Watchdog that disconnects clients of a gRPC server if they do not read. Thread-safe."""
+    """Watchdog of a gRPC server: disconnects clients that do not read responses. Thread-safe."""
 
     def __init__(self, bound: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.bound = bound
-        """Path at which the kernel knows the server's socket."""
+        """Path to which the server's socket was bound. Its present path can differ."""
         self._clock = clock
         self._calls = count(1)
         self._searched = 0  # number of the call that started the last search
@@ -60,7 +60,8 @@ class Readers:
         self._thread: threading.Thread | None = None
 
     def handler(self, inner: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
-        """Return a handler that counts all calls, even of unknown methods, and passes them on."""
+        """Return a handler that counts all calls, even of unknown methods, and passes them to
+        ``inner``."""
         return _Counting(self, inner)
 
     def count_call(self) -> None:
@@ -91,7 +92,7 @@ class Readers:
             return 0
 
     def stop(self) -> None:
-        """End searches, and wait for their thread."""
+        """End the search for clients that do not read, and wait for its thread."""
         self._stopped.set()
         with self._lock:
             thread, self._thread = self._thread, None
@@ -113,8 +114,8 @@ class _Counting(grpc.GenericRpcHandler):
 def disconnect_unread(bound: Path, seconds: float, wait: Callable[[float], object]) -> int:
     """Disconnect the clients of the socket ``bound`` that do not read. Return their number.
 
-    The connections are checked several times during ``seconds``. A client does not read if its
-    connection is full at every check. ``wait`` waits for a number of seconds.
+    The connections are checked several times during ``seconds``. A client is disconnected if its
+    connection is full at every check. ``wait`` is called with the seconds to wait between checks.
     """
     # Numbers, not duplicates: duplicates would need as many descriptors as all connections.
     full, poller = dict[int, int](), select.poll()

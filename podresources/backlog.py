@@ -38,13 +38,13 @@ class _Pending:
 
 
 class Backlog:
-    """Limit on the number of bytes that wait for clients to read them. Thread-safe.
+    """Limits on the number and the total size of responses that clients have not read. Thread-safe.
 
     gRPC accepts every response and stores it until the client has read it. Clients that never read
-    would fill the memory. If a new response does not fit, the oldest calls must make room for it.
-    If each of these calls has waited for at least ``patience`` seconds, clients that do not read
-    are disconnected, and those of the oldest calls that are still in the way are cancelled.
-    Otherwise the new response is rejected.
+    would fill the memory. If a new response does not fit, the oldest responses must make room. The
+    new response is rejected if one of them has waited for less than ``patience`` seconds.
+    Otherwise, clients that do not read are disconnected. If this does not make enough room, the
+    oldest calls are cancelled until the new response fits.
     """
 
     def __init__(
@@ -71,12 +71,13 @@ class Backlog:
 
     @property
     def size(self) -> int:
-        """Number of bytes that clients have not read yet."""
+        """Total size in bytes of the responses that clients have not read yet."""
         return self._bytes
 
     def add(self, call: Call, size: int) -> bool:
-        """Count a response of ``size`` bytes until its RPC ends. Return False, without counting it,
-        if the response does not fit. It can take ``patience`` seconds to make room."""
+        """Count a response of ``size`` bytes until its RPC ends, and return True. If the response
+        does not fit, return False without counting it. The method can block for a second to make
+        room."""
         with self._lock:
             old = self._in_the_way(size)
             number = None if old is None or old else self._put(call, size)

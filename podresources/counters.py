@@ -16,10 +16,11 @@ LABEL = "server_api_version"
 
 
 class Counters:
-    """Counters of calls and failures, by metric name and ``server_api_version``. Thread-safe.
+    """Counters of calls and failures, by metric name and API version. Thread-safe.
 
-    As in the kubelet (pkg/kubelet/apis/podresources, v1.32), v1alpha1 calls count only in the
-    total. Calls that the rate limit rejects are not counted.
+    The API version (``v1`` or ``v1alpha1``) is the label ``server_api_version`` of the metric. As
+    in the kubelet (pkg/kubelet/apis/podresources, v1.32), v1alpha1 calls count only in the total.
+    Calls that the rate limit rejects are not counted.
     """
 
     def __init__(
@@ -52,6 +53,6 @@ class Counters:
                 self._counts[f"{PREFIX}_errors_{kind}", api_version] += 1
 
     def snapshot(self) -> Mapping[tuple[str, str], int]:
-        """Return the counts that are not 0, by metric name and ``server_api_version``, sorted."""
+        """Return the counts that are not 0, by metric name and API version, sorted."""
         with self._lock:
             return dict(sorted(self._counts.items()))

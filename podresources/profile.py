@@ -37,11 +37,11 @@ class Profile:
     """True if each device of a claim is named by driver, pool and device."""
     repeats_cdi: bool = False
     """True if a device also gets the CDI devices of earlier devices of the same driver in the claim
-    (quirk Q26)."""
+    (kubelet bug Q26 in docs/kubelet-behaviour.md)."""
     sidecars: bool = True
     """True if responses include restartable init containers."""
     groups_devices: bool = False
-    """True if one entry has all devices of a resource on one NUMA node."""
+    """True if one entry has all devices of a resource on one NUMA node, as in v1.20."""
 
     counted: tuple[str, ...] = ("list", "get_allocatable", "get")
     """Methods that have separate metrics."""

@@ -84,7 +84,7 @@ class RunningServer:
 
 
 def abort(context: grpc.ServicerContext, rejection: Rejection) -> NoReturn:
-    """End a call with an error."""
+    """End a gRPC call with the code and text of ``rejection``."""
     context.abort(grpc.StatusCode[rejection.code], rejection.text)
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 DEFAULT_QPS = 100.0
 DEFAULT_BURST = 10
-"""``DEFAULT_QPS`` and ``DEFAULT_BURST`` are the kubelet's limits (``DefaultQPS``,
-``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
+"""Number of calls that the kubelet accepts in a burst. ``DEFAULT_QPS`` is the limit of calls per
+second (``DefaultQPS``, ``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
 
 UNREAD_TEXT = "too many responses wait for clients that do not read them: retry later"
 
@@ -81,8 +81,8 @@ class PodResourcesServer:
         """Start to listen. The socket's directory is created if needed, and a stale socket is
         replaced.
 
-        Raises SocketPathError for an invalid path, SocketInUse if another process is listening, or
-        ServeError.
+        Raises SocketPathError for an invalid path, SocketInUse if another process is listening, and
+        ServeError for other problems.
         """
         with self._lock:
             if self._running is not None:
@@ -111,8 +111,10 @@ class PodResourcesServer:
                 running.stop(grace)
 
     def counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the counts of calls and failures since the server object was created, by metric
-        name and ``server_api_version``."""
+        """Return the counts of calls and failures since the server object was created.
+
+        The keys are pairs of metric name and API version.
+        """
         return self._counters.snapshot()
 
     def __enter__(self) -> Self:

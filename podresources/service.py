@@ -84,8 +84,8 @@ class TokenBucket:
         self._last: float | None = None
 
     def allow(self, now: float) -> bool:
-        """Accept a call at the time ``now`` by using up a token, and return True. Return False if
-        there is no token. ``now`` is in seconds of any clock."""
+        """Use up a token for a call at the time ``now``, and return True. If no token is left,
+        return False. ``now`` is in seconds of any clock."""
         left = self._tokens_at(now) - 1
         # Go computes the wait for a missing token in whole nanoseconds. A wait of less than a
         # nanosecond is 0, so the call is accepted. This also absorbs rounding errors.
@@ -107,13 +107,13 @@ class RateLimit:
     """Rate limit of a server. Thread-safe."""
 
     def __init__(self, bucket: TokenBucket | None, clock: Callable[[], float]) -> None:
-        """Without a ``bucket`` there is no limit."""
+        """``bucket``: None for no limit. ``clock`` returns the time in seconds."""
         self._bucket = bucket
         self._clock = clock
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Count a call. Raises Rejection if it exceeds the limit."""
+        """Use up a token for a call. Raises Rejection if the call exceeds the rate limit."""
         if self._bucket is None:
             return
         with self._lock:
@@ -149,8 +149,8 @@ class Service:
         on_error: Callable[[Exception], object],
         answer: Answer | None = None,
     ) -> None:
-        """``answer`` handles accepted calls instead of ``Method.answer``. ``on_error`` is called
-        with each unexpected exception."""
+        """``answer`` returns the responses to accepted calls; the default is ``Method.answer``.
+        ``on_error`` is called with each unexpected exception."""
         self._view = View(source, profile)
         self._limit = RateLimit(limiter, clock)
         self._profile = profile

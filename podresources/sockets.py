@@ -1,7 +1,7 @@
 """Helpers for unix sockets: check paths, create socket files, detect stale sockets.
 
-All code that listens on or connects to a unix socket uses this module: the PodResources server
-and client, the registration service, plugins and the tools that inspect a node.
+All code that listens on a unix socket or connects to one uses this module. Examples are the
+PodResources server and client, the registration service, plugins and the tools that inspect a node.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ connect."""
 _PRIVATE = re.compile(r"\.[0-9a-f]{3,16}")
 
 AUTHORITY = ("grpc.default_authority", "localhost")
-"""Channel option for connections to a unix socket, as in the kubelet's clients (k/k#112597). By
-default, gRPC sends the quoted path as authority, which servers based on Rust's h2 library
-reject."""
+"""Channel option for connections to a unix socket, as in the kubelet's clients
+(kubernetes/kubernetes#112597). By default, gRPC sends the quoted path as authority. Servers based
+on Rust's h2 library reject this authority."""
 
 CHANNEL_OPTIONS: Final[tuple[tuple[str, str | int], ...]] = (
     AUTHORITY,
@@ -60,10 +60,11 @@ _GREETING_MS = 10_000
 
 
 def max_connections(divisor: int, *, least: int, most: int) -> int:
-    """Return the limit for open connections of a server: the process's limit of file descriptors
-    divided by ``divisor``, but at least ``least`` and at most ``most``.
+    """Return the maximum number of open connections of a server.
 
-    The other descriptors are left to other servers of the process, such as a kubelet's.
+    This is the process's limit of file descriptors divided by ``divisor``, but at least ``least``
+    and at most ``most``. The other descriptors are left to other servers of the process, such as a
+    kubelet's.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     share = most if soft == resource.RLIM_INFINITY else soft // divisor
@@ -98,8 +99,8 @@ def check_path(path: Path) -> None:
 class FileIdentity(NamedTuple):
     """Identity of a file, to detect that a path leads to a different file than before.
 
-    ``modified`` is in nanoseconds. It is 0 for a directory, because that time changes with the
-    directory's entries.
+    ``modified`` is the modification time in nanoseconds. It is 0 for a directory, because the time
+    changes with the directory's entries.
     """
 
     # Device and inode number are not enough: a file system can reuse the number of a removed file.
@@ -210,8 +211,7 @@ def is_alive(path: Path) -> bool:
 
 
 def is_settings(head: bytes) -> bool:
-    """True if ``head`` is the header of a SETTINGS frame, the first frame of every HTTP/2
-    server."""
+    """True if ``head`` is the header of a SETTINGS frame, which every HTTP/2 server sends first."""
     return head[3] == _SETTINGS
 
 

@@ -29,10 +29,11 @@ class Source(Protocol):
         """
 
     def pods(self) -> Sequence[Pod]:
-        """Return all pods at one moment, sorted, including pods without devices.
+        """Return all pods at one moment, sorted by namespace and name.
 
-        ``Pod.active`` is false for rejected and finished pods. A pod has its restartable init
-        containers, followed by its app containers. Ordinary init containers are left out.
+        Pods without devices are included. ``Pod.active`` is false for rejected and finished pods. A
+        pod has its restartable init containers, followed by its app containers. Ordinary init
+        containers are left out.
         """
 
     def allocatable(self) -> Allocatable:

@@ -12,7 +12,7 @@ class ContainerDevices:
     """Devices of one resource that have the same NUMA nodes.
 
     ``nodes`` has NUMA node IDs; it is empty if the devices have no topology, or a topology without
-    nodes. A source can list several device IDs in one value: the server splits them with
+    nodes. A source can list several device IDs in one value. The server splits such a value like
     :meth:`entries`. A client returns the grouping that the server sent.
     """
 
@@ -68,8 +68,8 @@ class Container:
 
     ``restartable_init`` is true for an init container with ``restartPolicy: Always``. v1 responses
     include such containers, v1alpha1 responses do not. The API does not transmit this field.
-    Therefore a client always returns False, and comparisons ignore it. Ordinary init containers are
-    never included.
+    Therefore a client always returns False, and comparisons ignore the field. Ordinary init
+    containers are never included.
     """
 
     name: str
@@ -85,8 +85,8 @@ class Pod:
     """Pod with its containers. ``cpu_ids`` and ``memory`` are allocated to the pod as a whole.
 
     ``active`` is false for a rejected or finished pod that is not deleted yet. Kubelets since 1.34
-    leave such pods out of v1 responses (k/k#132028). The API does not transmit this field.
-    Therefore a client always returns True, and comparisons ignore it.
+    leave such pods out of v1 responses (kubernetes/kubernetes#132028). The API does not transmit
+    this field. Therefore a client always returns True, and comparisons ignore the field.
     """
 
     name: str

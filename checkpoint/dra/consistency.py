@@ -27,7 +27,7 @@ class FindingKind(StrEnum):
 
 @attrs.frozen
 class Finding:
-    """One inconsistency."""
+    """One inconsistency in a state file."""
 
     kind: FindingKind
     claims: tuple[str, ...]
@@ -37,7 +37,7 @@ class Finding:
 
 
 def inconsistencies(claims: Sequence[ClaimLike] | None) -> tuple[Finding, ...]:
-    """Return the inconsistencies, grouped by kind."""
+    """Return the inconsistencies of the claims in a state file, grouped by kind."""
     return tuple(
         each
         for find in (_repeated_claims, _without_pods, _repeated_devices, _shared_devices)

@@ -47,14 +47,15 @@ class Inspection:
     found: int | None
     """Checksum in the file; None if it is missing, not a number, or possibly damaged."""
     expected: int
-    """Checksum of the inner text; if ``is_complete`` is false, of the claims that could be read."""
+    """Checksum of the text in ``Data``; if ``is_complete`` is false, checksum of the claims that
+    could be read."""
     lost: tuple[str, ...] = ()
     """One line for each claim that could not be read. Claims behind the end of a truncated file
     are unknown and have no line."""
     is_text: bool = True
     """True if the file is UTF-8. Otherwise invalid bytes were read as U+FFFD."""
     share_ids: bool = True
-    """True if the file has the format of v1.35 and later."""
+    """True if the file has the format of v1.35 and later, or has no devices."""
 
 
 def inspect(data: bytes) -> Inspection:

@@ -21,7 +21,7 @@ class Device:
     share_id: str | None = None
     """Share ID of the device (since v1.35)."""
     requests: tuple[str, ...] | None = None
-    """Requests of the claim that the device serves; None or empty means all."""
+    """Names of the claim's requests to which the device is allocated; None or empty means all."""
     cdi: tuple[str, ...] | None = None
     """CDI device names."""
 

@@ -29,7 +29,7 @@ def loads(data: bytes, *, source: str = "dra_manager_state", verify: bool = True
     """Parse the contents of a file of a kubelet since v1.32. ``source`` is its name in errors.
 
     If ``verify`` is false, ignore the checksum. Raises CheckpointCorrupt if the contents are not a
-    state file, or ChecksumMismatch.
+    state file, and ChecksumMismatch if the checksum is wrong.
     """
     try:
         text, found = read_file(decode(data))
@@ -41,7 +41,8 @@ def loads(data: bytes, *, source: str = "dra_manager_state", verify: bool = True
 
 
 def read_file(value: Value) -> tuple[str, int]:
-    """Return the inner text and the checksum in the file. Raises Problem."""
+    """Return the text in ``Data`` and the checksum in the file. Raises Problem if a field is
+    invalid."""
     fields = read_fields(value, "the file", ("Data", "Checksum"))
     text, checksum = fields.get("Data"), _checksum(fields.get("Checksum"))
     if text is None:
@@ -59,7 +60,7 @@ def _is_old(value: Value) -> bool:
 
 
 def read_data(text: str) -> State:
-    """Parse the inner text. Raises Problem."""
+    """Parse the text in ``Data``. Raises Problem for an invalid text."""
     claims = read_claims(text)
     if claims is None:
         return State()
@@ -67,8 +68,10 @@ def read_data(text: str) -> State:
 
 
 def read_claims(text: str) -> list[Value] | None:
-    """Return the elements of ClaimInfoStateList, not validated yet; None for null. Raises
-    Problem."""
+    """Return the elements of ClaimInfoStateList in a text of ``Data``; None for null.
+
+    The elements are not validated yet. Raises Problem if the list cannot be read.
+    """
     if not text.strip():
         raise Problem("Data is empty")
     try:
@@ -83,7 +86,7 @@ _CLAIM: Final = ("ClaimUID", "ClaimName", "Namespace", "PodUIDs", "DriverState")
 
 
 def read_claim(value: Value, number: int) -> ClaimState:
-    """Parse element ``number`` of ClaimInfoStateList. Raises Problem."""
+    """Parse element ``number`` of ClaimInfoStateList. Raises Problem for an invalid element."""
     where = f"ClaimInfoStateList[{number}]"
     fields = read_fields(value, where, _CLAIM)
     pods = _map(fields.get("PodUIDs"), f"{where}.PodUIDs")

@@ -22,7 +22,7 @@ _HEAD: Final = (
 )
 
 NULL_TEXT: Final = f"{_HEAD}null}}"
-"""Inner text of a kubelet that has never prepared a claim."""
+"""Text in ``Data`` in the file of a kubelet that has never prepared a claim."""
 NULL_CHECKSUM: Final = crc32(NULL_TEXT.encode())
 
 
@@ -51,12 +51,12 @@ def dumps(state: State, *, share_ids: bool = True) -> bytes:
 
 
 def checksum(state: State, *, share_ids: bool = True) -> int:
-    """Return the checksum: the CRC-32 of the inner text."""
+    """Return the checksum: the CRC-32 of the text in ``Data``."""
     return StateDocument(share_ids=share_ids).checksum(state.claims)
 
 
 class StateDocument:
-    """Renderer of successive states, which renders only changed claims. Not thread-safe.
+    """Renderer that renders only the claims that have changed since its last call. Not thread-safe.
 
     Claims are compared by identity, so a rendered claim must not change.
     """
@@ -71,17 +71,19 @@ class StateDocument:
         self._outer: list[bytes] = []
 
     def render(self, claims: Sequence[ClaimLike] | None) -> bytes:
-        """Return the file with the claims in the given order; None is Go's nil."""
+        """Return the contents of the file with the claims in the given order. None is written as
+        ``null``."""
         return b"".join(self.parts(claims))
 
     def parts(self, claims: Sequence[ClaimLike] | None) -> list[bytes]:
-        """Return the file in consecutive pieces, so that ``StateStore.write`` need not copy it."""
+        """Return the contents of the file in consecutive pieces, so that ``StateStore.write`` need
+        not copy them."""
         checksum = self.checksum(claims)
         pieces = [_NULL.outer] if claims is None else [_OPEN.outer, b",".join(self._outer), _CLOSE]
         return [b'{"Data":"', *pieces, b'","Checksum":%d}' % checksum]
 
     def checksum(self, claims: Sequence[ClaimLike] | None) -> int:
-        """Return the checksum: the CRC-32 of the inner text."""
+        """Return the checksum: the CRC-32 of the text in ``Data``."""
         if claims is None:
             return NULL_CHECKSUM
         self._follow(claims)

@@ -22,7 +22,7 @@ _CLAIMS = "resourceclaims"
 
 
 class ClaimController:
-    """Create and release claims of pods. Not thread-safe."""
+    """Controller that creates and releases the claims of pods. Not thread-safe."""
 
     def __init__(self, *, is_strict: bool = False) -> None:
         self._is_strict = is_strict

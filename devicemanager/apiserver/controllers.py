@@ -40,10 +40,10 @@ class Controllers:
     ) -> None:
         """Create controllers for a server.
 
-        ``grace``: seconds after the last renewal of its Lease at which a node becomes NotReady.
-        ``strict_claims``: True to remove the reservations of missing pods from every claim, as the
-        controller of a cluster does. False to remove them only from claims that the scheduler has
-        allocated.
+        ``grace``: a node becomes NotReady this many seconds after the last renewal of its Lease.
+        ``strict_claims``: True to remove the reservations of finished and missing pods from every
+        claim, as the controller of a cluster does. False to remove them only from claims that the
+        scheduler has allocated.
         """
         self._server = server
         self._lifecycle = NodeLifecycle(grace)
@@ -52,7 +52,7 @@ class Controllers:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Start all controllers. Each reconciles after every change on the server."""
+        """Start all controllers. Each controller reconciles after every change on the server."""
         for name, reconcile in (
             ("lifecycle", self._lifecycle.reconcile),
             ("scheduler", schedule),

@@ -1,6 +1,6 @@
 """Conversion of objects between the versions of their kinds.
 
-Objects are stored at one version. Requests and responses can use another one:
+Objects are stored at one version. Requests and responses can use another version:
 
 * ``resource.k8s.io/v1beta2`` has the fields of v1.
 * ``resource.k8s.io/v1beta1`` has the fields of a device in ``basic``. In a claim, the

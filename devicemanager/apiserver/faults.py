@@ -44,8 +44,8 @@ class Faults:
         self.silent = False
         """True to accept requests without responding. Open watches send nothing."""
         self.second_writer: Callable[[Request], bool] = lambda request: False
-        """Function that selects updates and patches. Before the server handles a selected request,
-        it changes the object, as another client would."""
+        """Function that selects updates and patches. Before a selected request, the server itself
+        changes the object, as another client would."""
 
     def fail(
         self,
@@ -58,7 +58,7 @@ class Faults:
         """Add a fault: respond to matching requests with the status code ``code``.
 
         The fault fires for a matching request with the given probability, and at most ``times``
-        times. None means no limit.
+        times; without ``times``, the number is not limited.
         """
         with self._lock:
             self._failures.append(_Failure(code, matches, times, probability))

@@ -92,12 +92,12 @@ class HttpRequest:
 
     @property
     def for_faults(self) -> Request:
-        """The properties of this request that faults compare."""
+        """The properties of this request, by which a fault selects requests."""
         named = self.target
         return Request(self.verb, named.kind.plural, named.namespace, named.name, named.subresource)
 
     def selector(self) -> Selector:
-        """Return a function that is True for objects that match the query's selectors.
+        """Return a function that returns True for objects that match the query's selectors.
 
         Raises StatusError for an invalid selector.
         """
@@ -113,7 +113,7 @@ Response = tuple[int, bytes]
 
 
 class RequestHandler:
-    """Handle requests to the fake API server. Thread-safe."""
+    """Handler of requests to the fake API server. Thread-safe."""
 
     def __init__(
         self,
@@ -342,7 +342,7 @@ class RequestHandler:
         return list_text(named, {"resourceVersion": str(self.registry.store.version)}, found)
 
     def watch(self, request: HttpRequest) -> Watch:
-        """Start a watch. Raises StatusError for an invalid selector."""
+        """Start a watch. Raises StatusError for an invalid selector or option in the query."""
         since = version(request.query)
         seconds = number(request.query, "timeoutSeconds") or 1800
         chosen = request.selector()

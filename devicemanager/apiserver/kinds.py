@@ -182,7 +182,7 @@ class Kinds:
     def named(self, name: str) -> Kind:
         """Return the kind with a plural name such as ``jobs`` or ``jobs.batch``.
 
-        Raises KeyError if there is none.
+        Raises KeyError for an unknown name.
         """
         for kind in self.all():
             if name in (kind.plural, kind.qualified):

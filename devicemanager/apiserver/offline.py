@@ -23,7 +23,7 @@ class Problem:
 
     kind: str
     name: str
-    """``namespace/name``."""
+    """Namespace and name of the object, as ``namespace/name``."""
     field: str
     """Path of the field; empty if the object cannot be decoded."""
     text: str
@@ -41,7 +41,7 @@ class Report:
     """Number of checked objects of resource.k8s.io."""
     problems: list[Problem] = attrs.Factory(list)
     notes: list[str] = attrs.Factory(list)
-    """Probable mistakes that the API server would accept."""
+    """Objects that were not checked, and probable mistakes that the API server would accept."""
 
 
 def listed(value: Any) -> Iterator[Object]:
@@ -146,7 +146,7 @@ class _Checker:
             self._devices[spec.get("driver", ""), pool, each.get("name", "")] = each
 
     def compare_capacity(self) -> None:
-        """Warn about consumed capacity that the device's slice does not name."""
+        """Add a note for each consumed capacity that the device's slice does not name."""
         for claim in self._claims:
             allocation = claim["status"].get("allocation") or {}
             results = (allocation.get("devices") or {}).get("results") or ()

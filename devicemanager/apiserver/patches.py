@@ -20,7 +20,7 @@ __all__ = [
 
 
 class PatchError(ValueError):
-    """The JSON patch cannot be applied to the object."""
+    """Error for a JSON patch that cannot be applied to the object."""
 
 
 # -- merge patches ---------------------------------------------------------------------

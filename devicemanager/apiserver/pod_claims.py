@@ -46,15 +46,17 @@ class PodClaims:
     """Snapshot of the claims on one server, for scheduling pods."""
 
     def __init__(self, server: FakeApiServer, resources: Mapping[str, str]) -> None:
-        """``resources``: device class of each extended resource that DRA can serve."""
+        """``resources``: names of DeviceClasses by extended resource that DRA can serve."""
         self._server = server
         self._resources = resources
         self._allocator = Allocator(server.all("resourceslices"), server.all("deviceclasses"))
         self._claims = {_key(claim): claim for claim in server.all(_CLAIMS)}
 
     def why_not(self, pod: Object) -> str | None:
-        """Return the reason why the pod's claims cannot be used on any node now; None if they
-        can."""
+        """Return the reason why the pod's claims cannot be used on any node now; None if they can.
+
+        A claim whose binding to devices has failed loses its allocation.
+        """
         for entry, name in dra_pods.claim_names(pod).items():
             if name is None:
                 return f"waiting for the ResourceClaim of {entry}"

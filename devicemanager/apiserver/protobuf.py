@@ -63,11 +63,11 @@ _MESSAGES: Final[Mapping[tuple[str, str], type[Message]]] = {
 
 
 class ProtobufError(ValueError):
-    """The body cannot be decoded, or the object's kind has no message."""
+    """Error for a body that cannot be decoded, or for a kind without a protobuf message."""
 
 
 def descriptor(api_version: str, kind: str) -> Descriptor | None:
-    """Return the descriptor of the message for a version and kind; None if there is none."""
+    """Return the descriptor of the protobuf message for a version and kind; None if unknown."""
     type_ = _MESSAGES.get((api_version, kind))
     return None if type_ is None else type_.DESCRIPTOR
 
@@ -122,7 +122,7 @@ Descriptor = Any
 """Descriptor of a message. Its class depends on the protobuf implementation."""
 
 INLINE: Final = "deviceConfiguration"
-"""Message field whose own fields are inlined in JSON."""
+"""Name of the field of a message whose own fields are inlined in JSON."""
 
 KEEP_EMPTY: Final = frozenset(
     {

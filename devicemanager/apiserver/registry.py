@@ -62,7 +62,7 @@ def is_terminal(pod: Mapping[str, Any]) -> bool:
 
 
 class Registry:
-    """Apply the API server's rules to every change of an object, then store it.
+    """Store that applies the API server's rules to every change of an object.
 
     Methods raise StatusError if a rule is violated. Thread-safe.
     """

@@ -78,7 +78,7 @@ class RequestLog:
             self._bytes = 0
 
     def follow(self) -> Iterator[LoggedRequest]:
-        """Return an endless iterator over future requests. It waits for each."""
+        """Return an endless iterator over future requests. It waits for each request."""
         with self._changed:
             return self._after(self._added)
 

@@ -46,7 +46,7 @@ def check_fields(text: str | None, target: Target) -> None:
 
 
 def selector(query: Mapping[str, str]) -> Selector:
-    """Return a function that is True for objects that match the selectors of a query.
+    """Return a function that returns True for objects that match the selectors of a query.
 
     The selectors are ``fieldSelector`` and ``labelSelector``. Raises ValueError for an invalid
     selector.

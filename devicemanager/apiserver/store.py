@@ -16,7 +16,7 @@ from devicemanager.apiserver.kinds import Kind
 __all__ = ["Change", "Object", "Store", "Stored"]
 
 MAX_CHANGES: Final = 100_000
-"""Number of changes stored for watches.
+"""Maximum number of changes that are stored for watches.
 
 A watch from a version before the oldest stored change gets 410.
 """
@@ -24,8 +24,8 @@ MAX_OBJECT: Final = 3 << 19
 """Maximum size of an object as JSON, in bytes (``DefaultMaxRequestBytes`` of etcd). Without this
 limit, patches could make an object larger than any request."""
 MAX_CHANGED_BYTES: Final = 256 << 20
-"""Maximum size of the objects in the stored changes, as JSON in bytes. Without this limit, changes
-of large objects would fill the memory."""
+"""Maximum total size of the objects in the stored changes, as JSON in bytes. Without this limit,
+changes of large objects would fill the memory."""
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON data (dicts, lists, strings, …)."""
@@ -108,7 +108,7 @@ class Store:
 
     def put(self, kind: Kind, value: Object) -> Stored:
         """Store a new or changed object with the next version, and return it. Raises StatusError
-        if it is too large.
+        if the object is too large.
 
         The caller must not use ``value`` afterwards.
         """

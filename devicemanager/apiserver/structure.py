@@ -28,7 +28,7 @@ __all__ = ["StructureError", "decoded", "has_structure", "mismatch", "pruned", "
 
 
 class StructureError(ValueError):
-    """The API server cannot decode the object. The message is that of its decoder."""
+    """Error for an object that the API server cannot decode, with the message of its decoder."""
 
 
 def has_structure(api_version: str, kind: str) -> bool:
@@ -171,7 +171,7 @@ def _described(value: Any) -> str:
 
 
 def quantity(value: Any) -> str:
-    """Return a quantity in canonical form. Raises StructureError for an invalid one."""
+    """Return a quantity in canonical form. Raises StructureError for an invalid quantity."""
     text = value if isinstance(value, str) else str(value)
     try:
         return str(Quantity.parse(text))

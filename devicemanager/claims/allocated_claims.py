@@ -86,7 +86,7 @@ class Reservations:
         return tuple(sorted(set(self.users(claim).values())))
 
     def claims(self, pod: str) -> tuple[str, ...]:
-        """Return the claims that a pod uses, sorted."""
+        """Return the claims that a pod (UID) uses, sorted."""
         return tuple(sorted(self._claims.get(pod, ())))
 
     def pods(self) -> frozenset[str]:
@@ -94,7 +94,7 @@ class Reservations:
         return frozenset(self._claims)
 
     def reserve(self, claim: str, pod: str, name: str) -> bool:
-        """Add a pod to the users of a claim. Return False if the pod uses the claim already."""
+        """Add a pod (UID, name) to the users of a claim. Return False if it was added before."""
         users = self._users.setdefault(claim, {})
         if users.get(pod) == name:
             return False
@@ -103,7 +103,7 @@ class Reservations:
         return True
 
     def remove(self, pods: Iterable[str]) -> tuple[str, ...]:
-        """Remove pods from all claims and return the claims that they used, sorted."""
+        """Remove pods (UIDs) from all claims. Return the claims that the pods used, sorted."""
         used: set[str] = set()
         for pod in pods:
             for claim in self._claims.pop(pod, ()):
@@ -198,8 +198,9 @@ class AllocatedClaims:
             self.pod_versions[pod] = self.version
 
     def allocate(self, found: Found | None) -> tuple[str, ...]:
-        """Record the devices in ``found``, and return the claims that got devices; none if
-        ``found`` is None.
+        """Record the devices in ``found``, and return the claims that got devices.
+
+        If ``found`` is None, record nothing and return no claims.
 
         Raises TryAgain, and changes nothing, if the devices are not available any more.
         """
@@ -208,7 +209,7 @@ class AllocatedClaims:
         return new
 
     def check_not_deleted(self, uid: str, claims: Iterable[str]) -> None:
-        """Raise ClaimsError if a claim that the pod (UID) does not use yet is being deleted."""
+        """Raise ClaimsError if a claim is being deleted. Ignore claims that the pod (UID) uses."""
         # A pod that uses a deleted claim can be admitted again, after a restart of the kubelet.
         for claim in claims:
             if claim in self._deleted and uid not in self.reservations.users(claim):
@@ -240,8 +241,8 @@ class AllocatedClaims:
     def remove_pods(self, pods: Iterable[str], also_allocated_before: bool) -> tuple[str, ...]:
         """Remove pods (UIDs) from the users of their claims, and return these claims.
 
-        Release each of these claims that no other pod uses. If ``also_allocated_before`` is False,
-        keep claims that were allocated before the pods' admission and are not being deleted.
+        Then release these claims if no other pod uses them. If ``also_allocated_before`` is False,
+        release only claims that the pods' running admissions allocated or that are being deleted.
         """
         uids = tuple(pods)
         new = {claim for pod in uids for claim in self._new.pop(pod, ())}
@@ -343,7 +344,7 @@ class AllocatedClaims:
         return self._store.is_empty and not self.allocator.ledger.claims()
 
     def devices(self, claim: str) -> tuple[DeviceKey, ...]:
-        """Return the devices of a claim, in the order of its status."""
+        """Return the devices of a claim, in the order of ``status.allocations``."""
         allocation = self.allocator.ledger.allocation(claim)
         return tuple([grant.device for grant in allocation.grants]) if allocation else ()
 

@@ -31,7 +31,7 @@ class AttributeType(StrEnum):
 
 
 class AttributeValue(NamedTuple):
-    """Value of a device attribute; compares like ``EqualValue`` of the API.
+    """Value of a device attribute. Equality follows the method ``EqualValue`` of the API.
 
     Quantities are compared by amount, versions by text: ``1.0.0+a`` is not ``1.0.0+b``.
     """

@@ -52,7 +52,7 @@ class ObjectOwner(Protocol):
 
 
 class ObjectFiles:
-    """Objects in the files of a directory, applied to their owner. Not thread-safe."""
+    """Objects in the files of a directory, applied to an ``ObjectOwner``. Not thread-safe."""
 
     def __init__(self, directory: Path, owner: ObjectOwner, report: Report) -> None:
         self._directory = directory

@@ -18,7 +18,7 @@ from devicemanager.claims.v1alpha1.objects import DeviceClaim
 class ClaimDriver(Protocol):
     """Driver that prepares allocated devices before a container starts.
 
-    It is called from several threads, without locks held.
+    Its methods are called from several threads, without locks held.
     """
 
     def prepare(
@@ -26,8 +26,8 @@ class ClaimDriver(Protocol):
     ) -> Mapping[DeviceKey, Sequence[str]]:
         """Make the devices usable. Return their qualified CDI names by device.
 
-        Must be idempotent: a second call for a prepared claim returns the same names. If it
-        raises, the container does not start, and the call is repeated later.
+        Must be idempotent: a second call for a prepared claim returns the same names. If the method
+        raises an error, the container does not start, and the call is repeated later.
         """
 
     def unprepare(self, claim: DeviceClaim, devices: Sequence[DeviceKey]) -> None:

@@ -80,7 +80,7 @@ class Explanation:
     claims: tuple[str, ...]
     """Names of the claims as ``namespace/name``."""
     fits: bool | None
-    """True if the claims fit; None if the search reached its limits before it had a result."""
+    """True if the claims fit, False if not; None if the search reached its limits first."""
     message: str
     """Result for all claims together, in one line."""
     requests: tuple[RequestExplanation, ...] = ()
@@ -107,7 +107,7 @@ def explain(
 ) -> Explanation:
     """Explain claims together, on the node of ``inventory``, without allocating devices.
 
-    ``steps``: a budget from ``budget_of``, if a part of it is already spent; None for a new budget.
+    ``steps``: a budget from ``budget_of`` that is already in use; None creates a new budget.
 
     The explanation shows the devices of allocated claims, and those that pending claims would
     get.

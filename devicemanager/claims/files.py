@@ -19,7 +19,7 @@ from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.objects.manifests.errors import described, shown
 
 ClaimSource = Mapping[str, Any] | str | Path | api.Object
-"""A decoded document, YAML or JSON text with any number of documents, a file, or an object."""
+"""A decoded document, YAML or JSON text with any number of documents, a path, or an object."""
 
 MAX_FILE = 4 * MAX_SIZE
 """Maximum size of a file in bytes: ``MAX_SIZE`` characters of up to 4 bytes."""
@@ -106,7 +106,7 @@ def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
 def read_paths(
     paths: Iterable[Path], contents: Mapping[Path, bytes] | None = None
 ) -> tuple[ObjectFile, ...]:
-    """Read files, and the object files of directories, sorted by name.
+    """Read files and directories. The object files of a directory are read in order of name.
 
     ``contents``: by path, the bytes of files that are already read, such as standard input.
     Raises ClaimsError for a path that does not exist. Raises InvalidObject with a line for each

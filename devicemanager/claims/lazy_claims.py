@@ -1,4 +1,4 @@
-"""The kubelet's access to structured claims, which imports their modules at first use."""
+"""Facade of structured claims for the kubelet. It imports their modules at first use."""
 
 # Most nodes have no structured claims. Importing the search, the objects and the constraints
 # would slow down every start.
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 
 class LazyClaims:
-    """Facade of ``PodClaims`` (the kubelet's claim manager), which it creates at first use.
-
-    Thread-safe.
-    """
+    """Facade that creates ``PodClaims``, the kubelet's claim manager, at first use. Thread-safe."""
 
     def __init__(
         self, events: EventStream, node: str, admin_namespaces: frozenset[str] | None = None
@@ -60,9 +57,9 @@ class LazyClaims:
         return PodClaims(self._events, node=self._node, admin_namespaces=self._admin_namespaces)
 
     def load(self, file: StateFile) -> None:
-        """Set the state file. If it exists, restore the allocations in it.
+        """Set the state file. If the file exists, restore the allocations in it.
 
-        A file exists if claims were used before the last stop. See ``PodClaims.load`` for the
+        The file exists if claims were used before the last stop. ``PodClaims.load`` describes the
         errors.
         """
         with self._lock:

@@ -117,7 +117,11 @@ class ClaimManager:
                 self.configure(each)
 
     def publish(self, pool: api.DevicePool) -> None:
-        """Create or replace a pool. Allocated claims keep their devices."""
+        """Create or replace a pool. Allocated claims keep their devices.
+
+        Raises InvalidObject for an invalid pool, and ClaimsError if the pool exists and belongs to
+        another driver.
+        """
         check(pool)
         # Missing devices are compared before and after, so that each one is reported once.
         with self._lock:
@@ -132,7 +136,10 @@ class ClaimManager:
         self._report_missing(before, missing)
 
     def define(self, device_class: api.DeviceClass) -> None:
-        """Create or replace a class. Allocated claims are not affected."""
+        """Create or replace a class. Allocated claims are not affected.
+
+        Raises InvalidObject for an invalid class.
+        """
         check(device_class)
         with self._lock:
             self._store.define(device_class, checked=True)
@@ -151,7 +158,10 @@ class ClaimManager:
             self._allocated.mark_changed()
 
     def configure(self, config: api.ConfigObject) -> None:
-        """Create or replace a config object, which classes and claims can refer to."""
+        """Create or replace a config object, which classes and claims can refer to.
+
+        Raises InvalidObject for an invalid object.
+        """
         check(config)
         with self._lock:
             self._store.configure(config, checked=True)
@@ -202,7 +212,9 @@ class ClaimManager:
     def allocate(self, *claims: str) -> None:
         """Allocate claims together, all or none, without a pod.
 
-        Raises DoesNotFit, TryAgain or another ClaimsError. An error leaves everything unchanged.
+        Raises DoesNotFit if the claims do not fit now, TryAgain if the search reached its limits,
+        and another ClaimsError if the claims cannot be allocated or the state file cannot be
+        written. An error leaves everything unchanged.
         """
 
         def record(found: Found | None) -> tuple[ClaimsFile, tuple[str, ...]]:
@@ -267,8 +279,7 @@ class ClaimManager:
     # -- drivers -------------------------------------------------------------------------
 
     def set_driver(self, name: str, driver: ClaimDriver | None) -> None:
-        """Set the object that prepares devices. It is called for all pools with the driver name
-        ``name``.
+        """Set the object that prepares the devices of all pools with the driver name ``name``.
 
         If ``driver`` is None, the devices of these pools need no preparation and have no CDI names.
         """
@@ -278,7 +289,7 @@ class ClaimManager:
         """Replace the statuses that a driver reported for its devices of a claim.
 
         Raises ClaimsError for a device that is not allocated to the claim or belongs to another
-        driver, and for contradictory addresses.
+        driver, and if ``device_ip`` is not the first of ``device_ips``.
         """
         with self._lock:
             self._allocated.report(driver, claim, statuses)

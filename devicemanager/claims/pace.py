@@ -1,5 +1,5 @@
-"""Limit the CPU time of a search: let it sleep regularly, so that other threads can run, and end it
-when it has used up its limit."""
+"""Limit the CPU time of a search. The search sleeps regularly, so that other threads can run. It
+ends when its CPU time is used up."""
 
 # Python runs one thread at a time. A thread that computes gives way after 5 ms only, each time
 # another thread needs to run, and an admission needs that several times. So a long search sleeps
@@ -11,7 +11,8 @@ from __future__ import annotations
 import time
 
 CPU_SECONDS = 4.0
-"""Limit of CPU time of one search. The step limit takes about 1 second on a usual machine."""
+"""Maximum CPU time of one search, in seconds. A usual machine reaches the step limit earlier, after
+about 1 second."""
 
 _FREE = 0.004
 """Seconds at the beginning of a search without sleeping: nearly all searches end earlier."""

@@ -92,8 +92,8 @@ class PodClaims(ClaimManager):
     def admit(self, pod: Pod) -> None:
         """Allocate and reserve all claims of a pod, or none.
 
-        Raises Rejected if that fails. Otherwise the caller must call ``admitted``, or ``unreserve``
-        if the pod cannot be admitted.
+        Raises Rejected if the claims cannot be allocated. After a success, the caller must call
+        ``admitted`` if the pod is admitted, else ``unreserve``.
         """
         if not pod.resource_claims or self._runs_without(pod):
             return
@@ -216,10 +216,9 @@ class PodClaims(ClaimManager):
         return self._allocated.version
 
     def pod_version(self, pod: str) -> int:
-        """Return the version of a pod's claims. It increases with every change, and is 0 for a pod
-        without claims.
+        """Return the version of the claims of a pod (UID): a number that grows with every change.
 
-        ``pod`` is the UID of the pod.
+        The version of a pod without claims is 0.
         """
         return self._allocated.pod_versions.get(pod, 0)
 

@@ -66,7 +66,7 @@ class SimulatedHardware:
     fpga: int = 2
 
     def pools(self, node: str) -> tuple[DevicePool, ...]:
-        """Return the device pools of a node; its cards are spread over two NUMA nodes."""
+        """Return the device pools of a node. Its cards alternate between two NUMA nodes."""
         gpus = [_gpu(node, number) for number in range(self.gpu)]
         nics = [_nic(node, number) for number in range(self.nic)]
         fpgas = [_fpgas(node, self.fpga)] if self.fpga else []

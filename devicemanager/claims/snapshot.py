@@ -42,8 +42,8 @@ Configs = Mapping[api.ConfigReference, api.ConfigObject]
 
 
 class Offer:
-    """The pools of a store at one moment, and a node. At first use, the pools that this node can
-    use are converted into an inventory."""
+    """Pools of a store at one moment, for searches on one node. The pools that the node can use are
+    converted into an inventory at first use."""
 
     def __init__(
         self, pools: Mapping[str, api.DevicePool], node: str, converter: Converter
@@ -61,7 +61,7 @@ class Offer:
 
 @attrs.frozen(eq=False)
 class Found:
-    """Devices for claims, not recorded yet."""
+    """Result of a search: devices for claims. The ledger has not recorded them yet."""
 
     claims: tuple[api.DeviceClaim, ...]
     """The claims with their status."""
@@ -85,7 +85,7 @@ class Snapshot:
     """The versions of the store and of the ledger."""
 
     def search(self, may_continue: Callable[[], bool] | None = None) -> Found:
-        """Find devices for the claims, none of which is allocated.
+        """Find devices for the claims. None of the claims may be allocated already.
 
         ``may_continue`` is called every few steps; the search ends when it returns False. Raises
         DoesNotFit if the claims do not fit now, TryAgain if the search ended early, and another

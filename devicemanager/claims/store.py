@@ -60,7 +60,7 @@ class ObjectStore:
     def constraints(self, node: str) -> Constraints:
         """Return the evaluator of constraints on the inventory of a node.
 
-        It caches results, and exists until a pool changes, so claims of a class share results.
+        The evaluator caches its results until a pool changes, so claims of one class share results.
         """
         return self.offer(node).constraints
 

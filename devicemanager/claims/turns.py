@@ -20,7 +20,7 @@ class Turns:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for a turn; it ends with the ``with`` statement."""
+        """Wait for the thread's turn. The turn ends with the ``with`` statement."""
         mine = threading.Event()
         with self._lock:
             self._queue.append(mine)

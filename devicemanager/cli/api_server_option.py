@@ -24,7 +24,7 @@ _NAME = "kubeconfig"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
+    """Add the flags ``--api-server`` and ``--kubeconfig`` to the parser."""
     group = parser.add_argument_group("API server")
     group.add_argument(
         "--api-server",
@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raise CommandError if both flags are set."""
+    """Raise CommandError if ``--api-server`` and ``--kubeconfig`` are both set."""
     if args.api_server and args.kubeconfig:
         raise CommandError("--api-server and --kubeconfig exclude each other: use one of them")
 
@@ -79,7 +79,8 @@ _IN_SLICE = 128
 def publish(
     node: ApiNode, kubelet: MockKubelet, driver: SimulatedDriver, stack: contextlib.ExitStack
 ) -> None:
-    """Publish the devices of a simulated driver, and a DeviceClass with the driver's name.
+    """Publish the devices of a simulated driver as ResourceSlices on the API server. Also create a
+    DeviceClass with the driver's name.
 
     As a driver does, publish the slices again after the kubelet has deleted them.
     """

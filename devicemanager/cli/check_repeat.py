@@ -30,7 +30,7 @@ _VALUES = {
 
 
 def repeating_command(args: argparse.Namespace, check: Check, version: str | None = None) -> str:
-    """Return the command line that runs only this check, with the same options.
+    """Return the command line that runs only this check, with the options in ``args``.
 
     ``version``: the kubelet's version, which differs between the runs of ``--kubelet-version all``.
     """

@@ -50,8 +50,8 @@ _STYLES = {
 
 
 def report_or_end(result: T | signal.Signals) -> T:
-    """Return the report of ``run_until_signal``. If the result is a signal, raise it again with its
-    default action, so that a shell sees which signal ended the process."""
+    """Return the result of ``run_until_signal`` if it is a report. If it is a signal, end the
+    process with this signal, so that a shell sees which signal it was."""
     if isinstance(result, signal.Signals):
         from devicemanager.plugin.processes.supervisor import end_as
 
@@ -63,7 +63,8 @@ def run_until_signal(run: Callable[[], T], close: Callable[[], None]) -> T | sig
     """Run the checks, and return their report, or the signal that stopped them.
 
     The checks run on a separate thread, so that a signal stops them at any moment. ``close`` stops
-    every program under test and removes every directory. Threads that still wait are not joined.
+    every program under test and removes every directory. After a signal, this function does not
+    wait for other threads to end.
     """
     import threading
     from concurrent.futures import Future

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class ClaimContents(Inspected["dra.Inspection"]):
-    """Readable contents of a state file (``checkpoint_contents.Contents``)."""
+    """Readable contents of a state file of the DRA manager. Implements
+    ``checkpoint_contents.Contents``."""
 
     data: bytes
     found: dra.Inspection

@@ -18,7 +18,8 @@ CLAIMS = "dra_manager_state"
 
 
 class Fact(NamedTuple):
-    """A fact in a file, such as an allocation: its text, which is compared, and its data."""
+    """A fact in a checkpoint file, such as an allocation. ``text`` is compared with another file;
+    ``data`` is for JSON."""
 
     text: str
     data: object
@@ -29,14 +30,14 @@ Facts = Mapping[tuple[str, ...], Fact]
 
 
 class Edited(NamedTuple):
-    """Contents after a repair or an edit."""
+    """Contents of a checkpoint file after a repair or an edit."""
 
     data: bytes
     contents: Contents
     problems: tuple[str, ...] = ()
     """Reasons for which a kubelet would reject the original file."""
     dropped: tuple[str, ...] = ()
-    """One line for each part that is left out."""
+    """One line for each part of the original file that was removed."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -46,7 +47,7 @@ class Edited(NamedTuple):
 
 
 class Contents(Protocol):
-    """Readable contents of a file, and its problems."""
+    """Readable contents of a checkpoint file, and the problems of the file."""
 
     format: str
     """Name of the kubelet's file."""
@@ -68,7 +69,7 @@ class Contents(Protocol):
         """The checksum in the file (None if unknown), and the checksum of the contents."""
 
     def is_empty(self) -> bool:
-        """True if nothing could be read."""
+        """True if the contents have no allocations, registered resources or claims."""
 
     def lines(self, names: Names) -> Iterator[str]:
         """Yield the contents as lines, with the known names of pods."""
@@ -83,16 +84,16 @@ class Contents(Protocol):
         """Return the facts that ``checkpoint diff`` compares."""
 
     def findings(self) -> Sequence[tuple[str, dict[str, Any]]]:
-        """Return the inconsistencies: text and data for JSON."""
+        """Return the inconsistencies, each as a text and as data for JSON."""
 
     def pods(self) -> Collection[str]:
         """Return the UIDs of all pods."""
 
     def names_in(self, node: Node) -> Names:
-        """Return the names of pods in a snapshot of the node."""
+        """Return the names of the pods by UID, from a snapshot of the node."""
 
     def names_of(self, pods: Sequence[Pod]) -> Names:
-        """Return the names of pods in a PodResources response."""
+        """Return the names of the pods by UID, from a PodResources response."""
 
     def repaired(self) -> Edited:
         """Return the readable contents in a form that a kubelet loads."""

@@ -23,7 +23,8 @@ _WITHOUT_TOPOLOGY = -1
 
 @attrs.frozen
 class DeviceContents(Inspected["checkpoint.Inspection"]):
-    """Readable contents of a checkpoint (``checkpoint_contents.Contents``)."""
+    """Readable contents of a checkpoint of the device manager. Implements
+    ``checkpoint_contents.Contents``."""
 
     data: bytes
     found: checkpoint.Inspection

@@ -36,16 +36,16 @@ class CheckpointFile(NamedTuple):
     name: str
     data: bytes
     path: Path | None
-    """The path of the file; None for standard input or a snapshot, which cannot be replaced."""
+    """The path of the file. None for standard input or a snapshot: ``--write`` cannot replace
+    them."""
     snapshot: Snapshot | None = None
     """The snapshot that contains the checkpoint, if any."""
 
     @classmethod
     def read(cls, text: str, *, dra: bool = False) -> CheckpointFile:
-        """Read a checkpoint file, or the one in a snapshot; ``-`` is standard input.
+        """Read a checkpoint file, or the checkpoint file in a snapshot; ``-`` is standard input.
 
-        ``dra`` selects the DRA manager's file of a snapshot. Raises CommandError and
-        SnapshotError.
+        ``dra`` selects the DRA manager's file of a snapshot. Raises CommandError and SnapshotError.
         """
         from devicemanager.snapshot.packing import is_packed
 
@@ -62,7 +62,8 @@ class CheckpointFile(NamedTuple):
         return cls(text, content, None, snapshot)
 
     def contents(self) -> Contents:
-        """Return what is readable. The format is recognized by the contents."""
+        """Return the readable contents. The format is recognized by the bytes or, if they do not
+        show it, by the name of the file."""
         from checkpoint.dra import is_state_file
 
         # Imported here: each has its own parser.

@@ -52,8 +52,8 @@ def argument(*names: str, **options: Any) -> Argument:
 
 @attrs.frozen
 class Action:
-    """An action of ``ctl``, such as ``admit``: the operation that it calls, and exceptions to what
-    the operation defines."""
+    """An action of ``ctl``, such as ``admit``. It names the operation to call. The other fields
+    override what is derived from the operation."""
 
     name: str
     """The last word of the action on the command line, such as ``pod`` of ``wait pod``."""
@@ -71,9 +71,9 @@ class Action:
     many: str = ""
     """Name of the argument that can have several values; each value makes one request."""
     positional: Container[str] = ()
-    """Names of optional fields that are positional arguments."""
+    """Names of the operation's optional fields that become positional arguments."""
     left_out: Container[str] = ()
-    """Names of fields that are not arguments."""
+    """Names of the operation's fields for which the action has no arguments."""
     formats: Sequence[str] = ()
     """Output formats; the first one is the default. Without formats, ``done`` is printed."""
     timeout: float = 0.0
@@ -97,8 +97,8 @@ class Actions:
         table: OperationTable,
         connected: Callable[[argparse.Namespace], AbstractContextManager[Any]],
     ) -> None:
-        """Create the actions for a table of operations. ``connected`` returns a client for the
-        arguments."""
+        """Create the actions for a table of operations. ``connected`` returns a context manager
+        with a client for the API that the arguments select."""
         self._table = table
         self._connected = connected
 

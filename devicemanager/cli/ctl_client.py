@@ -139,13 +139,14 @@ def content(file: str) -> bytes:
 
 def pods_named(client: MockKubeletClient, names: Sequence[str]) -> list[PodInfo]:
     """Return the kubelet's pods with these names or UIDs, in the order of ``names``. Raises
-    CommandError for an unknown name."""
+    CommandError for a name that is unknown or ambiguous."""
     return pods_among(list(client.pods().values()), "`devicemanager ctl pods` lists all", names)
 
 
 def pods_among(pods: Sequence[PodInfo], advice: str, names: Sequence[str]) -> list[PodInfo]:
     """Return the pods among ``pods`` with these names or UIDs, in the order of ``names``. Raises
-    CommandError for an unknown name, with ``advice`` in its text."""
+    CommandError for a name that is unknown or ambiguous. The error for an unknown name has the text
+    ``advice``."""
     return [_pod(pods, advice, name) for name in names]
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.pods.pod_info import PodInfo
 
 Column = tuple[str, Callable[[Any], object]]
-"""The heading of a column, and a function that returns the value of an item. None and an empty text
-are shown as ``-``."""
+"""The heading of a column, and a function that returns an item's value in this column. None and an
+empty text are shown as ``-``."""
 
 
 @attrs.frozen

@@ -23,7 +23,7 @@ _MAX_FILE = 64 << 20
 _MAX_VALUES = 5_000_000
 _SUFFIXES = (".yaml", ".yml", ".json")
 SERVED = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
-"""Resource types of which a mock kubelet has objects in memory."""
+"""Resource types whose objects a mock kubelet has in memory."""
 _GROUP = "/apis/resource.k8s.io"
 _VERSIONS = ("v1", "v1beta2", "v1beta1")
 
@@ -90,7 +90,8 @@ def is_mock(args: argparse.Namespace) -> bool:
 def served_objects(
     args: argparse.Namespace, plurals: Sequence[str]
 ) -> Iterator[tuple[str, Object]]:
-    """Yield the objects of resource types, each with a text that names the source.
+    """Yield the objects of the resource types ``plurals``, as pairs: a text that names the source,
+    and the object.
 
     The source is the mock kubelet or the API server that the arguments select.
     """

@@ -24,8 +24,8 @@ _FITS = ("allocated", "fits")
 
 @attrs.frozen
 class ClaimResult:
-    """Result for the claim of one entry in a pod's ``spec.resourceClaims``: its devices, or why it
-    does not fit."""
+    """Result for one entry in a pod's ``spec.resourceClaims``: the devices of the claim, or the
+    reason why the claim does not fit."""
 
     entry: str
     claim: str

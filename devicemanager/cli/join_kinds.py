@@ -62,8 +62,8 @@ def kinds_of(
 ) -> tuple[NodeSpecs, ...]:
     """Return the specifications of the kinds in the file of ``-f``.
 
-    ``base`` has the options of the flags. ``make`` creates a specification from keyword arguments
-    of ``NodeSpecs.numbered``. Raises CommandError.
+    ``base`` has the node options that the flags set. ``make`` creates a specification from keyword
+    arguments of ``NodeSpecs.numbered``. Raises CommandError.
     """
     from devicemanager.cluster.node_specs import Numbering
 

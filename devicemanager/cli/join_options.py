@@ -286,8 +286,8 @@ def add_http(parser: argparse.ArgumentParser) -> None:
 
 
 def check_http(args: argparse.Namespace) -> None:
-    """Raise CommandError for HTTP flags without --http, and for --http-certificate if --http has
-    no port number."""
+    """Raise CommandError if other HTTP flags are given without --http. Also raise it if
+    --http-certificate is given and --http has no fixed port."""
     if args.http is None and (args.http_allow_remote or args.http_certificate):
         raise CommandError("--http-allow-remote and --http-certificate require --http")
     # With port 0, the system would choose the port after the nodes have announced it.
@@ -350,8 +350,8 @@ def add_sharing(parser: argparse.ArgumentParser) -> None:
 
 
 def check_sharing(args: argparse.Namespace) -> None:
-    """Raise CommandError for --shard with --shards, and for --full with --shards without a
-    --root."""
+    """Raise CommandError if --shard and --shards are both given. Also raise it if --full and
+    --shards are given without --root."""
     if args.shard is not None and args.shards is not None:
         raise CommandError("--shard and --shards exclude each other: use one of them")
     # A process that takes over a shard needs the state in the nodes' directories.
@@ -411,7 +411,8 @@ def _check_adoption(args: argparse.Namespace, fleet: Fleet | None) -> None:
 
 
 def adopt(args: argparse.Namespace, cluster: Cluster) -> None:
-    """Run a node for each Node with the labels of --adopt, also for Nodes that are created later.
+    """Run a virtual node for each Node object with the labels of --adopt, also for objects that are
+    created later.
 
     Raises CommandError.
     """

@@ -82,7 +82,8 @@ class OfflineClaims:
         return found
 
     def explain_pod(self, pod: Pod) -> tuple[Explanation | None, Admission | None]:
-        """Allocate a pod's claims. Return their explanation, and the rejection.
+        """Allocate a pod's claims. Return the explanation of the result, and the rejection of the
+        pod.
 
         The explanation is None if a claim can never be allocated. The rejection is None if all
         claims fit.

@@ -54,7 +54,8 @@ class OfflineDra:
         return cls(objects, objects.node(node))
 
     def explain_pod(self, pod: Pod) -> tuple[PodExplanation, Admission | None]:
-        """Allocate a pod's claims. Return their explanation, and the rejection.
+        """Allocate a pod's claims. Return the explanation of the result, and the rejection of the
+        pod.
 
         The rejection is None if all claims fit. If they do not fit, a scheduler would leave the pod
         Pending.

@@ -77,8 +77,8 @@ def _rows(content: Any) -> Iterator[tuple[ResourceName, DeviceId, list[int]]]:
 
 
 def apply_flags(inventory: Inventory, args: argparse.Namespace) -> None:
-    """Add the devices of --devices, and apply --unhealthy. Raises CommandError for an unknown
-    device."""
+    """Add the devices of --devices, and mark the devices of --unhealthy as unhealthy. Raises
+    CommandError for an unknown device."""
     for option in args.devices:
         resource = ResourceName(option.resource)
         devices = inventory.setdefault(resource, {})

@@ -67,7 +67,7 @@ class Listing(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     names: Sequence[str]
-    """Names of the items for ``-o name``, each one once."""
+    """Names of the items for ``-o name``. A repeated name is printed once."""
     wide: Sequence[tuple[str, Sequence[str]]] = ()
     """Additional columns for ``-o wide``: heading and cells."""
 

@@ -50,7 +50,8 @@ def add(subparsers: Subparsers) -> None:
 
 
 def add_steps(parser: argparse.ArgumentParser, repeat: int) -> None:
-    """Add the options for the steps, and ``--repeat`` and ``--seed``.
+    """Add the options for the steps of a rehearsal, such as ``--reboot``, and ``--repeat`` and
+    ``--seed``.
 
     The steps are stored in ``args.steps``. After a kubelet start, plugins and pods return in some
     order. If there are too many orders to try all, ``--repeat`` is the number of orders to try, and

@@ -24,7 +24,7 @@ Machine: TypeAlias = "tuple[NumaTopology | None, tuple[HintProvider, ...]]"
 """NUMA nodes, and the hint providers of CPUs and memory."""
 
 CHOICES = {flag.field: flag.choices for flag in FLAGS if flag.choices}
-"""The values of settings that have a fixed set of values, by field."""
+"""The allowed values of each setting that has a fixed set of values, by field."""
 
 
 def add_settings(parser: argparse.ArgumentParser, *groups: str, every: str | None = None) -> None:
@@ -267,7 +267,8 @@ class DeviceOption(NamedTuple):
 
 
 class OnePerResource(argparse.Action):
-    """Action that appends an option to a list. It rejects duplicate and invalid resources."""
+    """argparse action that appends the devices of a resource to a list. It rejects duplicate and
+    invalid resources."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any

@@ -24,7 +24,8 @@ _PATIENCE = 1.0
 """Seconds without progress after which ``close`` drops the queued texts."""
 
 Notice = Callable[[int], str]
-"""Function that returns the line to write in place of dropped texts. It gets their number."""
+"""Function that returns the line to write in place of dropped texts. The argument is the number of
+dropped texts."""
 
 
 class OutputQueue:
@@ -39,8 +40,8 @@ class OutputQueue:
         limit: int = _LIMIT,
         patience: float = _PATIENCE,
     ) -> None:
-        """Start the writing thread. ``failed`` is called once, on that thread, for a broken pipe or
-        a full disk.
+        """Start the thread that writes to ``descriptor``. The thread calls ``failed`` once, for an
+        error such as a broken pipe or a full disk.
 
         Texts after a failure are dropped silently.
         """

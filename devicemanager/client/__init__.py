@@ -20,8 +20,8 @@ Invariants:
 * A retry does not change the order of requests with the same key.
 * No lock is held during a request.
 * Objects from the API server are validated (``validation``) before they are used.
-* ``kubernetes`` and ``urllib3`` are imported inside functions: their import takes a fifth of a
-  second, and packages that import this one must load fast.
+* ``kubernetes`` and ``urllib3`` are imported inside functions. Their import takes a fifth of a
+  second, and packages that import this package must load fast.
 
 Only the credentials are read with the ``kubernetes`` package; docs/decisions/api-client.md gives
 the reasons. Start reading in ``api``.

@@ -66,7 +66,7 @@ class OpenStreams:
 
     @contextlib.contextmanager
     def followed(self, connection: Connection) -> Iterator[None]:
-        """Let ``close`` end this connection while the ``with`` block runs.
+        """Add a connection to the set until the ``with`` block ends, so that ``close`` can end it.
 
         Raises ClientClosing after ``close``.
         """
@@ -208,7 +208,7 @@ class ApiClient:
         """Send a request and return the object in the response; retry only after 401.
 
         After 401, the credentials are read again, and the request is sent once more. Raises
-        Unavailable for failures after which ``request`` would retry, and ApiError for other errors.
+        Unavailable for 429, 5xx or a broken connection, and ApiError for any other error response.
         """
         # The credentials of this attempt, because another thread can replace them at any time.
         credentials = self._credentials
@@ -281,7 +281,7 @@ class ApiClient:
         user: str | None = None,
         streams: OpenStreams | None = None,
     ) -> Iterator[Iterator[bytes]]:
-        """Open a stream for the ``with`` block. Yield an iterator over the lines of the stream.
+        """GET ``path`` as a stream for the ``with`` block. Yield an iterator over its lines.
 
         ``close`` and ``streams.close`` end the stream. Raises the errors of ``attempt``, also while
         lines are read, and Unavailable after ``silence`` seconds without a byte.

@@ -44,7 +44,7 @@ class Response:
         """Parts of the body as they arrive. Raises the errors of ``Connection.exchange``."""
 
     def read(self) -> bytes:
-        """Read the whole body."""
+        """Read and return the whole body. Raises the errors of ``Connection.exchange``."""
         return b"".join(self.chunks)
 
 
@@ -65,7 +65,10 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """True if the last response was read to its end, and the server keeps the connection."""
+        """True if the connection can send the next request.
+
+        The last response was read to its end, and the server keeps the connection open.
+        """
         return self._is_idle
 
     def was_ended(self) -> bool:

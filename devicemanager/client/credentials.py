@@ -84,7 +84,10 @@ class Server:
 
     @property
     def prefix(self) -> str:
-        """Path before ``/api`` in URLs, without a trailing slash; empty if there is no gateway."""
+        """Path that comes before ``/api`` in request URLs, as for a server behind a gateway.
+
+        Without a trailing slash; empty for a URL without a path.
+        """
         return urlsplit(self.url).path.rstrip("/")
 
 
@@ -104,7 +107,7 @@ def load(
     """Read a kubeconfig and return the credentials of a context.
 
     Without a kubeconfig, use ``KUBECONFIG``, ``~/.kube/config`` or the pod's service account,
-    whichever exists first. Raises ClusterError if there is none, or if it is invalid.
+    whichever exists first. Raises ClusterError if none of them exists, or if the file is invalid.
     """
     if kubeconfig is not None and context is None and (plain := _plain(Path(kubeconfig))):
         return plain
@@ -147,7 +150,7 @@ def kubeconfig_path(
 ) -> str | os.PathLike[str] | None:
     """Return the kubeconfig that ``load`` reads: ``given``, ``KUBECONFIG`` or ``~/.kube/config``.
 
-    Return None if the first two are not set and the file does not exist.
+    Return None if ``given`` and ``KUBECONFIG`` are not set and ``~/.kube/config`` does not exist.
     """
     return given or os.environ.get("KUBECONFIG") or _default()
 

@@ -34,7 +34,7 @@ class Unavailable(ClusterError):
     """Error for a request that failed but can succeed later: no response, 429 or 5xx."""
 
     def __init__(self, text: str, wait: float = 0.0) -> None:
-        """Create the error; ``wait`` is the number of seconds of the header Retry-After."""
+        """Create the error. ``wait``: seconds in the header Retry-After; 0 without the header."""
         super().__init__(text)
         self.wait = wait
 

@@ -34,8 +34,8 @@ from devicemanager.objects.status.node import lease_object, node_reference
 __all__ = ["LeaseController", "LeaseLag"]
 
 HOLDER: Final = "devicemanager.io/holder"
-"""Annotation of a Lease that names the process that renews it. ``holderIdentity`` cannot name the
-process, because it must be the name of the node."""
+"""Annotation of a Lease with the name of the process that renews the Lease. The field
+``holderIdentity`` cannot name the process, because its value must be the name of the node."""
 PATH: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 THREADS: Final = 16
 JITTER: Final = 0.04
@@ -44,7 +44,7 @@ LONGEST_WAIT: Final = 7.0
 SOON: Final = 0.05
 """Seconds by which a renewal may be early, so that one thread can renew several leases."""
 LATE: Final = 10.0
-"""Delay of a renewal in seconds that causes a warning."""
+"""Seconds of delay above which a renewal causes a warning."""
 
 
 @attrs.define(eq=False)
@@ -65,7 +65,7 @@ class _Lease:
 
 @attrs.frozen
 class LeaseLag:
-    """Delays with which leases were renewed, in seconds."""
+    """Delays with which Leases were renewed, in seconds. ``renewals`` is the number of renewals."""
 
     renewals: int
     worst: float

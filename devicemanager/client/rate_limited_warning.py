@@ -39,6 +39,8 @@ class RateLimitedWarning:
 
 
 def truncate(text: str) -> str:
-    """Shorten a text to 60 characters for a message; an annotation, for example, can have 256
-    KiB."""
+    """Shorten a text to 60 characters, so that it fits into a message.
+
+    A value of the API server, such as an annotation, can have 256 KiB.
+    """
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

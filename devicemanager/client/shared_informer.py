@@ -75,7 +75,7 @@ class PodInformer:
 
     @property
     def names(self) -> Collection[bytes]:
-        """View of the names of the expected nodes, encoded as in an event."""
+        """Live view of the names of the expected nodes, as UTF-8 bytes."""
         return self._names.keys()
 
     @property

@@ -16,8 +16,10 @@ __all__ = ["PodAddresses", "UsedAddresses", "pod_network"]
 
 
 def pod_network(cidr: str) -> IPv4Network | IPv6Network:
-    """Parse a range of addresses. Raises ValueError for an invalid range, or for one that is too
-    small."""
+    """Parse a range of pod addresses, such as ``10.244.0.0/16``.
+
+    Raises ValueError for an invalid range, or for a range with fewer than 4 addresses.
+    """
     try:
         found = ip_network(cidr)
     except ValueError:
@@ -31,12 +33,12 @@ def pod_network(cidr: str) -> IPv4Network | IPv6Network:
 
 
 class UsedAddresses:
-    """The addresses of all pods of a process."""
+    """The addresses that the pods of this process use, on all its nodes."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        """Guards the set, and the counter of each node. Code that holds this lock takes no other
-        lock."""
+        """Guards ``used``, and the fields of each ``PodAddresses``. Code that holds this lock takes
+        no other lock."""
         self.used: set[str] = set()
 
 
@@ -50,7 +52,11 @@ class PodAddresses:
     __slots__ = ("_network", "_next", "_own", "_pool", "_size", "_start")
 
     def __init__(self, pool: UsedAddresses, cidr: str, index: int = 0, count: int = 1) -> None:
-        """Use part ``index`` of the ``count`` parts of the range ``cidr``."""
+        """Create the allocator of one node.
+
+        The range ``cidr`` is divided into ``count`` equal parts. The node uses part ``index``,
+        counted from 0. Raises ValueError for an invalid range.
+        """
         self._pool = pool
         self._network = pod_network(cidr)
         total = self._network.num_addresses - 2
@@ -63,8 +69,8 @@ class PodAddresses:
     def allocate(self, wanted: str = "") -> str:
         """Return ``wanted`` if it is free, or else another free address.
 
-        Use the parts of other nodes if the node's own part has no free address. If the whole range
-        has none, return an address that another pod already has.
+        If the node's own part has no free address, use the parts of other nodes. If no address of
+        the range is free, return an address that another pod already has.
         """
         with self._pool.lock:
             if not wanted or wanted in self._pool.used:
@@ -92,7 +98,7 @@ class PodAddresses:
         return str(self._network[1 + (self._start + offset) % total])
 
     def free(self, address: str) -> None:
-        """Make an address available to other pods."""
+        """Make an address of this node available to other pods."""
         with self._pool.lock:
             if address in self._own:
                 self._own.remove(address)

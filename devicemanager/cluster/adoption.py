@@ -22,7 +22,10 @@ __all__ = ["Adoption", "native_capacity"]
 
 
 class Adoption:
-    """Watch of the Nodes to adopt; a ``Sink``. The methods of the sink run on one thread."""
+    """Watch of the Nodes to adopt.
+
+    Its reflector calls ``begin_list``, ``replace`` and ``apply``, all on one thread.
+    """
 
     def __init__(
         self, api: ApiClient, selector: str, adopt: Callable[[JsonObject], None], warn: Warn
@@ -45,7 +48,7 @@ class Adoption:
         return self._reflector.start()
 
     def begin_list(self) -> None:
-        """Do nothing: part of ``Sink``."""
+        """Do nothing. The reflector calls this method at the start of each LIST."""
 
     def replace(self, objects: list[JsonObject]) -> None:
         """Adopt the Nodes of a list."""
@@ -53,7 +56,7 @@ class Adoption:
             self.apply("ADDED", each)
 
     def apply(self, kind: str, object_: JsonObject) -> None:
-        """Adopt a Node, unless it is adopted or being deleted."""
+        """Adopt a Node. Ignore a Node that is already adopted, deleted or being deleted."""
         metadata = object_["metadata"]
         if kind == "DELETED" or metadata.get("deletionTimestamp"):
             return

@@ -251,8 +251,9 @@ class Cluster:
     def scale(self, kind: str, count: int) -> None:
         """Set the number of nodes of a kind to ``count``. Blocks.
 
-        First the nodes whose index is ``count`` or higher leave. Then each node with a lower index
-        joins if it is not in the cluster, even if it left earlier for another reason.
+        A kind is a group of nodes with the same devices and options. First the nodes whose index is
+        ``count`` or higher leave. Then each node with a lower index joins if it is not in the
+        cluster, even if it left earlier for another reason.
 
         Raises RequestError for an unknown kind or an invalid number, and if nodes cannot join.
         """
@@ -373,9 +374,9 @@ class Cluster:
     ) -> None:
         """Start to acquire shards and run their nodes; return immediately.
 
-        The nodes of a shard join when the process acquires the shard, and are abandoned when it
-        loses the shard. The Leases of the shards are in ``namespace``. ``identity`` must be unique
-        among the processes.
+        Each of the ``shards`` shards is a part of the nodes, and has a Lease. When this process
+        acquires a shard, its nodes join. When the process loses the shard, it abandons them. The
+        Leases of the shards are in ``namespace``. ``identity`` must be unique among the processes.
         """
         kinds = (specs,) if isinstance(specs, NodeSpecs) else tuple(specs)
         runner = ShardRunner(
@@ -425,7 +426,7 @@ class Cluster:
         ``selector`` is a label selector, such as ``karpenter.sh/nodepool=gpu``. Another program
         creates and deletes the Nodes: ``close`` keeps them. A Node keeps its capacity of native
         resources. For resources that it lacks, ``options.amounts`` is used.
-        KWOK's annotations of a Node, such as ``kwok.x-k8s.io/dra-gpu``, add DRA drivers.
+        KWOK's annotations of a Node, such as ``kwok.x-k8s.io/dra-gpu``, add simulated DRA drivers.
         """
         numbers = count()
 

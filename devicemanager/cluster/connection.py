@@ -54,10 +54,10 @@ class Connection:
         )
 
     def close(self, seconds: float = 5.0) -> None:
-        """Send no more requests.
+        """Stop sending requests.
 
-        Wait for leases in flight, then for other requests, then for watches: up to ``seconds``
-        each.
+        Wait up to ``seconds`` for lease requests in flight. Then wait as long for other requests,
+        and as long for watches.
         """
         # Leases are closed first, because a renewal after a Node was deleted would recreate its
         # Lease.

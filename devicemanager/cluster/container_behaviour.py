@@ -63,7 +63,7 @@ class PodBehaviour:
     responses: Responses = NO_RESPONSES
     """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``."""
     resize_delay: float = 0.0
-    """Seconds from the allocation of a resize until the containers have the new resources."""
+    """Seconds after the kubelet accepts a resize until the containers have the new resources."""
     init_exit_code: int = 0
     """Exit code of init containers that are not sidecars."""
 
@@ -87,9 +87,9 @@ class ContainerBehaviour:
     """CPU and memory that each container uses."""
 
     def of(self, metadata: Mapping[str, Any]) -> tuple[PodBehaviour, list[str]]:
-        """Return the behaviour of the pod with this metadata, and errors in its annotations.
+        """Return the behaviour of the pod with this metadata, and the errors in its annotations.
 
-        An invalid annotation is ignored and reported as one line.
+        Each error is one line. An invalid annotation is ignored.
         """
         given = _Annotations(metadata)
         run_for = self.job_duration if _is_of_job(metadata) else self.run_for

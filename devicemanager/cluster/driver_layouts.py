@@ -1,7 +1,8 @@
-"""Layouts of simulated drivers: the devices that each node of a kind publishes. Pure.
+"""Layouts of simulated DRA drivers: the devices that nodes publish in ResourceSlices. No I/O.
 
-All nodes of a kind share the device lists of one layout. Only a node with unhealthy or lost devices
-has lists of its own, and only while it publishes them.
+A *kind* is a group of nodes with the same devices. All nodes of a kind share the device lists of
+one layout. Only a node with unhealthy or lost devices has lists of its own, and only while it
+publishes them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class DriverLayout:
     devices: frozenset[str]
     """Names of all devices."""
     by_version: dict[str, tuple[PoolLayout, ...]] = attrs.field(factory=dict)
-    """Pools in versions of the API other than v1, by version. Each is converted once."""
+    """Cache of the pools in the form of API versions that differ from v1, by version."""
 
     @classmethod
     def of(cls, driver: str, pools: Iterable[PoolLayout]) -> DriverLayout:
@@ -137,10 +138,11 @@ def simulated_driver(
     attributes: Mapping[str, JsonObject] | None = None,
     capacity: Mapping[str, JsonObject] | None = None,
 ) -> DriverLayout:
-    """Return a layout with one device for each entry of ``numa``: its NUMA node, or None.
+    """Return a layout with one device per entry of ``numa``.
 
-    The devices of ``gpu.example.com`` are ``gpu-0``, ``gpu-1`` and so on. ``attributes`` and
-    ``capacity`` are added to those of every device, in the form of the API.
+    An entry is the NUMA node of the device, or None for a device without one. The devices of
+    ``gpu.example.com`` are ``gpu-0``, ``gpu-1`` and so on. Every device also has ``attributes`` and
+    ``capacity``, which are in the form of the API.
     """
     prefix = driver.partition(".")[0]
     devices = [
@@ -177,7 +179,7 @@ def kwok_drivers(annotations: Mapping[str, str]) -> tuple[DriverLayout, ...]:
     """Return the layouts of the drivers that KWOK's annotations of a Node define.
 
     ``kwok.x-k8s.io/dra-gpu`` is the number of devices, and ``kwok.x-k8s.io/dra-gpu-memory`` the
-    memory of each. Raises ClusterError with one line for an invalid annotation.
+    memory of each device. Raises ClusterError with one line for an invalid annotation.
     """
     found = []
     for name, (driver, default, attributes) in _KWOK_DRIVERS.items():
@@ -205,7 +207,8 @@ _OTHER_NODES: Final = ("allNodes", "nodeSelector", "perDeviceNodeSelection")
 def recorded(slices: Iterable[Mapping[str, Any]]) -> tuple[DriverLayout, ...]:
     """Return the layouts of the drivers that have published these ResourceSlices (v1).
 
-    All slices must belong to the same node; otherwise, raises ClusterError with one line.
+    All slices must belong to the same node. Raises ClusterError with one line if they do not, and
+    if the list is empty.
     """
     pools: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     nodes = set[str]()

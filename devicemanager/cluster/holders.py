@@ -1,4 +1,5 @@
-"""Which process runs a node: an annotation of the node's Lease, and checks before a take-over."""
+"""Checks before a take-over. An annotation of a node's Lease names the process that runs the
+node."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ __all__ = ["NodeSpecs", "Numbering", "address"]
 
 MAX_NODES: Final = 100_000
 MAX_FULL_NODES: Final = 100
-"""Largest number of nodes with a ``MockKubelet``. Each needs an inotify instance, and the kernel
-allows 128 per user."""
+"""Largest number of nodes with a ``MockKubelet``. Each of these nodes needs an inotify instance,
+and the kernel allows 128 per user."""
 # 127.1.0.0, because many programs use addresses in 127.0.0.0/16.
 _FIRST_ADDRESS: Final = (127 << 24) + (1 << 16)
 
@@ -41,8 +41,8 @@ class _Stoppable(NodeKubelet, Protocol):
 class Numbering:
     """Mapping from the index of a node within its kind to its number among the nodes of all kinds.
 
-    Node I of the kind has the number ``first`` + I times ``step``. Its address and its shard depend
-    on this number.
+    The node with index I has the number ``first + I * step``. Its address and its shard depend on
+    this number.
     """
 
     first: int = 0
@@ -171,8 +171,8 @@ class NodeSpecs:
     ) -> Self:
         """Return the specification of an in-memory node for a Node that another program created.
 
-        ``number`` is the number of the node among all adopted ones. ``amounts`` is the capacity
-        that the Node has already.
+        ``number`` is the number of the node among all adopted nodes. ``amounts`` is the capacity
+        that the Node already has.
         """
         options = attrs.evolve(
             options or NodeOptions(), adopted=True, amounts={**AMOUNTS, **amounts}

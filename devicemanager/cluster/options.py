@@ -43,7 +43,7 @@ AMOUNTS: Final[Mapping[str, Quantity]] = {
         "pods": "110",
     }.items()
 }
-"""Default capacity of native resources."""
+"""Default of ``NodeOptions.amounts``."""
 
 INFO: Final = NodeSystemInfo()
 """Default ``status.nodeInfo``."""
@@ -81,7 +81,7 @@ class NodeOptions:
     info: NodeSystemInfo = INFO
     """``status.nodeInfo``."""
     amounts: Mapping[str, Quantity] = attrs.field(factory=lambda: AMOUNTS)
-    """Capacity of native resources."""
+    """Capacity of the resources that no plugin provides, such as CPU and memory."""
     pod_cidr: str = POD_CIDR
     """Range of the pods' addresses, which all nodes share."""
     shard: str = "0"
@@ -92,7 +92,7 @@ class NodeOptions:
     as_nodes: bool = False
     """True if writes impersonate ``system:node:NAME``."""
     status_interval: float = 10.0
-    """Seconds between checks whether the node's status has changed."""
+    """Interval in seconds at which the node checks whether its status has changed."""
     report_interval: float = 300.0
     """Seconds after which an unchanged status of the node is written again."""
     topology: bool = False
@@ -102,6 +102,6 @@ class NodeOptions:
     slices_delay: Range = SLICES_DELAY
     """Time until the drivers publish their slices again after the kubelet has wiped them."""
     adopted: bool = False
-    """True if another program created the Node object: it is never deleted."""
+    """True if another program created the Node object. The node then never deletes this object."""
     device_status: bool = False
     """True if the drivers write ``status.devices`` of prepared ResourceClaims."""

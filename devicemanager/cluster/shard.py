@@ -36,12 +36,12 @@ from devicemanager.cluster.shared_lease import INTERVAL, Membership, SharedLease
 __all__ = ["Shard", "ShardLeases", "ShardRunner", "shard_option"]
 
 GIVE_UP: Final = 10.0
-"""Seconds after the last renewal of its Lease at which a process gives up a shard."""
+"""A process gives up a shard this many seconds after the last renewal of the shard's Lease."""
 
 
 @attrs.frozen
 class Shard:
-    """One of ``of`` shards of the nodes; ``number`` is from 0 to ``of`` - 1."""
+    """One of the ``of`` shards into which nodes are divided; ``number`` is 0 to ``of`` - 1."""
 
     number: int
     of: int
@@ -137,8 +137,8 @@ class ShardLeases:
             self._stopping.wait(INTERVAL)
 
     def step(self) -> None:
-        """Renew the Leases that are due. Then take free shards until this process has its part, or
-        give back one shard if it has more."""
+        """Renew the Leases that are due. Then take free shards until this process has its part of
+        the shards, or give back one shard if it has more."""
         for number in sorted(self.held):
             if self._leases[number].is_due():
                 self._renew(number)

@@ -130,7 +130,7 @@ class Membership:
     def step(self) -> int:
         """Renew the Lease of this process, or take a free Lease. Return the number of members.
 
-        Raises ApiError or Unavailable.
+        Raises ApiError or Unavailable if a request fails.
         """
         for lease in self._leases:
             if lease is not self._own:

@@ -26,8 +26,8 @@ def crash_line(lines: Iterable[str]) -> str:
 
 
 def without_registers(lines: Iterable[str]) -> list[str]:
-    """Return the lines without the registers at the end of a stack dump of Go. They say nothing
-    about a plugin, and would displace the frames of the goroutines."""
+    """Return the lines without the registers at the end of a stack dump of Go. Registers say
+    nothing about a plugin, and would take the place of the goroutines in a report."""
     return [line for line in lines if not _REGISTER.match(line)]
 
 

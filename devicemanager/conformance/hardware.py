@@ -36,15 +36,18 @@ def _as_directory(path: Path | str | None) -> Path | None:
 
 @attrs.frozen(kw_only=True)
 class Hardware:
-    """Declared hardware. If a response names hardware that was not declared and is not on this
-    machine, a check only warns.
+    """Hardware that the user declares in place of the hardware of this machine. A check fails if
+    the plugin names a NUMA node or a path that is missing in a declaration. A check only warns
+    about a CDI device that the declared directory lacks, and about undeclared hardware that this
+    machine lacks.
 
     With a directory, the plugin runs in a private mount namespace in which this directory replaces
     the machine's directory. Raises CheckError if a directory does not exist.
     """
 
     numa: NumaTopology | None = None
-    """NUMA nodes; None for those in ``sys``."""
+    """NUMA nodes. If None, they are the NUMA nodes in ``sys`` or, if ``sys`` has none, of this
+    machine."""
     dev: Path | None = attrs.field(default=None, converter=_as_directory)
     """Replaces ``/dev``. It may contain regular files in place of device nodes."""
     sys: Path | None = attrs.field(default=None, converter=_as_directory)
@@ -80,7 +83,8 @@ class Hardware:
 
     @property
     def declares_numa(self) -> bool:
-        """True if ``numa_nodes`` are declared by the caller, not read from this machine."""
+        """True if ``numa_nodes`` returns declared NUMA nodes, False if it returns those of this
+        machine."""
         return self.numa is not None or self._declared_sys is not None
 
     def numa_nodes(self) -> set[int]:
@@ -91,8 +95,8 @@ class Hardware:
         return set(from_host().topology.nodes if sys is None else online_nodes(sys))
 
     def check(self) -> None:
-        """Raise CheckError if ``sys`` has no valid list of NUMA nodes and ``numa`` is not set, or
-        if a file in ``cdi`` is invalid."""
+        """Raise CheckError if a file in ``cdi`` is invalid. Also raise it if ``numa`` is None and
+        the directory ``sys`` has no valid list of NUMA nodes."""
         from devicemanager.kubelet.runtime.cdi import load  # it imports the YAML parser
 
         if self.sys is not None and self.numa is None:

@@ -14,7 +14,8 @@ __all__ = ["Limits"]
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Limits and counts of the checks. Names that end in ``_seconds`` are times in seconds.
+    """Limits and counts of the checks. Names that end in ``_seconds`` are times in seconds. Names
+    such as W01 are the IDs of checks.
 
     Raises CheckError for a value that is not a valid number.
     """
@@ -22,11 +23,11 @@ class Limits:
     # If the kubelet has a deadline or limit, it is used here. The other numbers are estimates of
     # what an operator tolerates.
     start_seconds: float = limit(30.0)
-    """Time from the start of the plugin or driver to its registration; for a plugin, the first
-    device list must also come in this time (R01, W01)."""
+    """Maximum time from the start of a plugin or driver to its registration, for a plugin also to
+    its first device list (R01, W01)."""
     recover_warn_seconds: float = limit(10.0)
-    """Time until a plugin or driver registers again, for example after a kubelet restart; a longer
-    time is a warning, and a time longer than ``recover_seconds`` is a failure."""
+    """Maximum time, without a warning, until a plugin or driver registers again, for example after
+    a kubelet restart. A time longer than ``recover_seconds`` is a failure."""
     recover_seconds: float = limit(60.0)
     """Maximum time until a plugin or driver registers again after a kubelet restart, or after
     another event that it must notice."""
@@ -95,8 +96,8 @@ class Limits:
     register_attempts: int = limit(30)
     """Maximum number of Register calls per resource in 30 s (R06)."""
     register_window_seconds: float = limit(5.0)
-    """Time in which the check counts Register calls; the check allows ``register_attempts`` per
-    30 s, in proportion to this time, plus one call; 30 s in a thorough run (R06)."""
+    """Time in which the check counts Register calls; 30 s in a thorough run (R06). The check allows
+    ``register_attempts`` per 30 s, in proportion to this time, plus one call."""
     # Just below the 10 s after which a kubelet stops dialing the plugin.
     register_delay_seconds: float = limit(9.0)
     """Delay of the response to Register (R07)."""
@@ -120,7 +121,8 @@ class Limits:
     """A process's memory may grow by this number of bytes or by ``extra_memory_share``: the larger
     of the two applies (L04, L06, W13).
 
-    In a small program, garbage collection alone changes the memory by more than that share.
+    In a small program, garbage collection alone changes the memory by more than
+    ``extra_memory_share``.
     """
     idle_cpu_share: float = limit(0.01)
     """Part of a CPU core that an idle plugin may use (L05)."""
@@ -131,8 +133,8 @@ class Limits:
     random_preferences: int = limit(30)
     """Number of random GetPreferredAllocation requests (P01)."""
     same_preferences: int = limit(10)
-    """Number of identical GetPreferredAllocation requests (P05). After only a few, random responses
-    could be equal by chance."""
+    """Number of identical GetPreferredAllocation requests (P05). With only a few requests, random
+    responses could be equal by chance."""
 
     @classmethod
     def thorough(cls) -> Self:

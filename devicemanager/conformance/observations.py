@@ -41,8 +41,8 @@ class Observations:
     def registrations(
         self, since: Mark | None = None, resource: str | None = None, code: str | None = "OK"
     ) -> list[Call]:
-        """Return the successful Register calls, of one resource if it is given. ``code=None``
-        includes failed calls."""
+        """Return the successful Register calls of a resource, by default of all resources.
+        ``code=None`` includes failed calls."""
         return self._kubelet.calls(
             resource, rpc="Register", code=code, since=self.began if since is None else since
         )
@@ -78,15 +78,15 @@ class Observations:
         return self._kubelet.plugin_dir / str(calls[-1].request["endpoint"])
 
     def lists(self, resource: str, since: Mark | None = None) -> list[Call]:
-        """Return the ListAndWatch log entries that contain a device list of the resource."""
+        """Return the entries of the call log that contain a device list of the resource."""
         calls = self._streams(resource, since)
         # The call log has one entry per list, and one entry without a message for the end of a
         # stream.
         return [call for call in calls if call.response_bytes is not None]
 
     def ended_streams(self, resource: str) -> list[Call]:
-        """Return the log entries of the ListAndWatch streams that have ended since the check began.
-        Streams that the kubelet cancelled are left out."""
+        """Return the call log entries of the ListAndWatch streams that have ended since the check
+        began. Streams that the kubelet cancelled are left out."""
         calls = self._streams(resource, None)
         # A kubelet that stops cancels its streams. The plugin has not ended these streams.
         return [call for call in calls if call.response_bytes is None and call.code != "Canceled"]
@@ -117,8 +117,7 @@ class Observations:
         return not any(self.missing(since, resource) for resource in resources)
 
     def missing(self, since: Mark, resource: str) -> str:
-        """Return the reason for which ``is_registered`` is false for a resource; empty if it is
-        true."""
+        """Return the reason why ``is_registered`` is False for a resource; empty if it is True."""
         if not self.registrations(since, resource):
             rejected = self.registrations(since, resource, code=None)
             return self._why_rejected(rejected[-1]) if rejected else f"{resource} is not registered"
@@ -213,7 +212,7 @@ class Timeline:
 
 
 def parsed_list(call: Call) -> dp.ListAndWatchResponse:
-    """Return the device list in a log entry of ListAndWatch."""
+    """Return the device list in a call log entry for ListAndWatch."""
     message: dp.ListAndWatchResponse = dp.ListAndWatchResponse.FromString(
         call.response_bytes or b""
     )

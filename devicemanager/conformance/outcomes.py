@@ -26,7 +26,7 @@ __all__ = [
 
 
 class CheckError(DeviceManagerError):
-    """Error for a suite that cannot run, such as an invalid option or a plugin that never
+    """Error because of which the suite cannot run, such as an invalid option or a plugin that never
     registers.
 
     The text is for the user.
@@ -80,16 +80,16 @@ class Profile(StrEnum):
     """Set of checks that a plugin must pass to earn a badge."""
 
     CORE = "core"
-    """All checks of severity MUST in the families R, W, T, O, A, P and S."""
+    """All checks of severity MUST, except the checks about restarts and about the life cycle."""
     RESILIENT = "resilient"
-    """All checks of severity MUST: the checks of ``core``, and the families K and L."""
+    """All checks of severity MUST, including the checks about restarts and about the life cycle."""
     COMPLETE = "complete"
     """All checks of severity MUST or SHOULD."""
 
 
 class Failed(AssertionError):
-    """Exception of a check whose expectation the plugin does not meet. The text says what was
-    seen."""
+    """Exception that a check raises if the plugin does not meet the check's expectation. The text
+    says what was seen."""
 
     def __init__(self, text: str = "", *, cause: str = "", symptom: str = "") -> None:
         super().__init__(text)
@@ -105,13 +105,13 @@ class Lost(Failed):
 
 
 class Warned(AssertionError):
-    """Exception of a check whose requirement the plugin meets only barely. The text says what was
-    seen."""
+    """Exception that a check raises if the plugin only barely meets the check's requirement. The
+    text says what was seen."""
 
 
 class Skipped(Exception):
-    """Exception of a check that does not apply to the plugin or cannot run here. The text has the
-    reason."""
+    """Exception that a check raises if it does not apply to the plugin or cannot run here. The text
+    has the reason."""
 
     def __init__(self, text: str = "", *, cause: str = "") -> None:
         super().__init__(text)

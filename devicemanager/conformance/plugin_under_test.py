@@ -112,7 +112,7 @@ class PluginUnderTest:
     check needs them, because they would not exit either."""
 
     kind: ClassVar[str] = "plugin"
-    """The kind of program, in texts of the suite."""
+    """The word for the program in texts of the suite: ``plugin`` or ``driver``."""
     node_paths_option: ClassVar[str] = "--at-node-paths"
     """Option with which a program finds the kubelet at ``/var/lib/kubelet``."""
 
@@ -126,7 +126,7 @@ class PluginUnderTest:
                 check_placeholders([hook], OF_HOOKS, f"the hook {name}")
 
     def has_option(self, name: str) -> bool:
-        """True if the option with this name, which some checks require, is set."""
+        """True if the option ``name`` is set. Some checks require an option."""
         return False
 
     @property
@@ -166,20 +166,21 @@ class PluginUnderTest:
 
     @property
     def needs_one_instance(self) -> bool:
-        """True if each start or exit of an instance may change the hardware of others."""
+        """True if each start or exit of an instance may change the hardware of other instances."""
         return any(map(self.changes_shared, HOOKS_OF_STARTS))
 
     @property
     def advice_on_devices(self) -> str:
-        """Advice for a program without usable devices: where it finds them."""
+        """Advice for a program without usable devices: which hardware to check or declare."""
         declared = self.hardware.declared
         if not declared:
             return "check the hardware, or declare other hardware with --dev and --sys"
         return f"check the hardware that the {self.kind} finds in {' and '.join(declared)}"
 
     def advice_on_output(self, lines: Sequence[str]) -> str:
-        """Return advice if the output of a program that does not register names a path that it does
-        not find; empty otherwise. The last line with such a path decides."""
+        """Return advice about a missing path that a program names in its output ``lines``. The
+        program has not registered. The last line with a missing path decides. Empty without such a
+        path."""
         for line in reversed(lines):
             for path in _PATH.findall(line):
                 if advice := self._advice_on_path(path.rstrip(".,:")):
@@ -212,7 +213,8 @@ class PluginUnderTest:
     def call(self, hook: str, values: Mapping[str, str]) -> None:
         """Run a hook if it is defined. ``values`` has the values of its placeholders.
 
-        Raises CheckError with the last line of its output if the hook fails.
+        Raises CheckError if the hook fails. If a shell command exits with an error, the text has
+        the last line that it printed.
         """
         action = self.hooks.get(hook)
         if action is None:

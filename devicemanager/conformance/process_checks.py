@@ -57,8 +57,8 @@ class Usage:
         )
 
     def has_leaked(self, before: Usage, limits: Limits) -> bool:
-        """True if the use of any resource has grown since ``before`` by more than the limits
-        allow."""
+        """True if the number of descriptors, threads or listening sockets, or the memory, has grown
+        since ``before`` by more than the limits allow."""
         return (
             self.has_more_handles(before, limits)
             or self.unix_listeners > before.unix_listeners
@@ -74,8 +74,8 @@ class Usage:
 
 
 def usage(pid: int) -> Usage:
-    """Return the current resource use of a process and its descendants. All numbers are 0 if it has
-    exited."""
+    """Return the current resource use of a process and its descendants. All numbers are 0 if the
+    process has exited."""
     descriptors = threads = memory = inotify = listeners = processes = 0
     # Read the table once for all processes: it can be long.
     listening = _listening_inodes()

@@ -38,8 +38,8 @@ def pytest_checks(
 
     ``only`` and ``skip`` have IDs of checks or letters of families. If a check fails, its test
     fails. If a check does not apply, its test is skipped. A warning of a check becomes a
-    ConformanceWarning. Each test starts the plugin again. ``suite`` is the argument ``suite`` of
-    ``run``. Raises CheckError for unknown checks.
+    ConformanceWarning. Each test starts the plugin again. ``suite`` selects the checks of plugins
+    or of drivers. Raises CheckError for unknown checks.
     """
     import pytest  # here, because the package can be used without pytest
 

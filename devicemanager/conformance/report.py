@@ -50,7 +50,7 @@ class Verdict:
     reproduce: str = ""
     """Command that runs only this check, with the options of the run."""
     cause: str = ""
-    """ID of the failed check that is the reason for this skip; empty for other verdicts."""
+    """ID of the failed check because of which this check was skipped; empty for other verdicts."""
     needs: tuple[str, ...] = ()
     """What the run lacks for a skipped check, such as ``hook reset`` or ``option --reboot``."""
     symptom: str = ""
@@ -132,7 +132,8 @@ class Report:
     suite: Suite = PLUGINS
     """The suite of the run. It has the families, and the conditions for profiles."""
     why_unusable: str = ""
-    """Why no check can use a device, such as that none is healthy; empty if there are devices."""
+    """Reason why no check can use a device, such as that no device is healthy. Empty if checks can
+    use devices."""
 
     @property
     def counts(self) -> dict[Outcome, int]:
@@ -218,7 +219,7 @@ class Report:
         return passed
 
     def obstacle(self, profile: Profile) -> str:
-        """Return the reason for which the plugin does not pass the profile; empty if it passes."""
+        """Return the reason why the plugin does not pass the profile; empty if it passes."""
         failed = self.failed(profile)
         reasons = [
             f"{', '.join(ids)} {what}"
@@ -245,8 +246,8 @@ class Report:
         return ""
 
     def without(self, profile: Profile) -> list[Verdict]:
-        """Return the checks of a profile that were skipped because the run lacks hooks or
-        options."""
+        """Return the verdicts of the profile's checks that were skipped because the run lacks hooks
+        or options."""
         return [each for each in self.verdicts if each.needs and each.check.belongs_to(profile)]
 
     def _without_text(self, profile: Profile) -> str:

@@ -34,7 +34,7 @@ OnWait = Callable[[str], object]
 
 
 class Stage:
-    """Mock kubelet in a temporary directory, and the plugin on it."""
+    """Mock kubelet in a temporary directory, and the plugin that runs with it."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ class Suite:
     """Title of each family, by its letters."""
     checks: Callable[[], Sequence[Check]]
     least: Mapping[Profile, Mapping[str, int]]
-    """Minimum number of checks that must be carried out for a profile, by family.
+    """Minimum number of checks that must be carried out, by profile and family.
 
     Skipped checks do not count towards a profile. A good plugin without hooks, without optional
     calls and with one device reaches these numbers.
@@ -66,4 +66,4 @@ PLUGINS = Suite(
     stage=Stage,
     new_run=CheckRun,
 )
-"""The checks of device plugins."""
+"""The suite of device plugins, which ``conformance.run`` uses by default."""

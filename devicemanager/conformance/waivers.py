@@ -31,7 +31,7 @@ class Waivers:
 
     The file is a YAML list of entries with ``id``, ``reason`` and ``expires`` (a date such as
     2027-06-30). If the waiver of a check has expired, a failure or warning of the check becomes a
-    failure, and the text of the check mentions the expired waiver.
+    failure. The text of the check then mentions the expired waiver.
     """
 
     def __init__(self, waivers: Sequence[Waiver], today: datetime.date | None = None) -> None:
@@ -67,8 +67,8 @@ class Waivers:
         return cls(list(waivers.values()))
 
     def applied(self, id_: str, outcome: Outcome, seen: str) -> tuple[Outcome, str]:
-        """Apply the waiver of the check ``id_`` to a failure or warning, and return the new outcome
-        and text. Without a waiver, return ``outcome`` and ``seen`` unchanged."""
+        """Return the outcome and text of a failure or warning, changed by the waiver of the check
+        ``id_``. Without a waiver, return ``outcome`` and ``seen`` unchanged."""
         waiver = self._by_id.get(id_)
         if waiver is None:
             return outcome, seen

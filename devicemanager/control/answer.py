@@ -23,8 +23,8 @@ __all__ = ["CLOSE", "Answer", "Lines", "encoded", "json_answer", "problem_answer
 _PIECE: Final = 1 << 16
 """Number of bytes sent at a time; the next piece is sent when the client has read some."""
 CLOSE: Final = ((b"connection", b"close"),)
-"""Header of responses to rejected requests. The request's unread body would otherwise be parsed as
-the next request."""
+"""Header that closes the connection after the response to a rejected request. Otherwise the server
+would parse the unread body of the request as the next request."""
 
 
 class Answer:
@@ -38,9 +38,9 @@ class Answer:
         account: Account | None = None,
         headers: Iterable[tuple[bytes, bytes]] = (),
     ) -> None:
-        """Create a response of the media type ``kind``. Its body counts in ``account``, which
-        limits the memory of all requests; a small body needs no account. Raises HttpError if the
-        limit is exceeded."""
+        """Create a response with the media type ``kind``. The size of the body is added to
+        ``account``, which limits the memory of all requests. A small body needs no account. Raises
+        HttpError if the body exceeds the memory limit."""
         if account is not None:
             account.take(len(body))
         self._status = status
@@ -70,7 +70,8 @@ def encoded(value: Any) -> bytes:
 
 
 def json_answer(status: HTTPStatus, body: bytes, account: Account) -> Answer:
-    """Return a JSON response whose size is counted in ``account``."""
+    """Return a JSON response. The size of its body is added to ``account``, which limits memory.
+    Raises HttpError if the body exceeds the memory limit."""
     return Answer(status, "application/json", body, account)
 
 

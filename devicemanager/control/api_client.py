@@ -63,7 +63,7 @@ class Transport:
     """The path of a unix socket, or ``http://HOST:PORT``."""
     token: str | None = attrs.field(default=None, repr=False)
     start: str = _START_KUBELET
-    """How to start the server; part of the error if no process serves the API."""
+    """Advice on how to start the server. The error has this text if no process serves the API."""
 
     def ask(
         self,
@@ -153,7 +153,7 @@ def transport_to(
     address: str | os.PathLike[str], token: str | None = None, start: str = _START_KUBELET
 ) -> Transport:
     """Return the client for an address: a control socket, the directory that contains it, or
-    ``http://HOST:PORT`` with its ``token``. Raises ValueError for any other form."""
+    ``http://HOST:PORT`` with its ``token``. Raises ValueError for any other URL."""
     text = os.fspath(address)
     if "://" in text:
         return Transport(_url(text), token, start)
@@ -185,11 +185,12 @@ class ServedApi:
     """Seconds to wait for a response."""
 
     def call(self, operation: Operation[T], *path: str, **fields: Any) -> T:
-        """Call an operation and return its result. ``path`` are the parameters of its path.
+        """Call an operation and return its result. ``path`` has the values of the parameters in the
+        operation's path.
 
         If the operation's body is a type, ``fields`` are the fields of this type. Otherwise they
-        are the parameters of the query, and a field ``body`` is the text of the body. The value
-        of a field ``timeout`` is added to the timeout of this client.
+        are the parameters of the query, and a field ``body`` is the text of the body. The value of
+        a field ``timeout`` is added to the timeout of this client.
         """
         body = fields.pop("body", None)
         if isinstance(operation.body, type):

@@ -76,8 +76,8 @@ class MockKubeletClient:
     ) -> None:
         """Create a client without sending a request. ``address`` is the control socket, the
         kubelet's directory, or ``http://HOST:PORT`` with the ``token`` in its ``control.token``.
-        ``timeout`` is the time limit for a response, in seconds. For a wait, the time of the wait
-        is added. Raises ValueError for an invalid address."""
+        ``timeout`` is the time limit for a response, in seconds. The methods that wait add their
+        own timeout to it. Raises ValueError for an invalid address."""
         # No request is sent, so a client can be created before the server has started.
         self._api = ServedApi(transport_to(address, token), operations.TABLE, timeout)
         self.events = RemoteEvents(self._api)
@@ -96,7 +96,8 @@ class MockKubeletClient:
     ) -> Any:
         """Call an operation by its ``operationId`` in the OpenAPI document, and return its result.
         None if the operation has no result. ``body`` is YAML or JSON as bytes, or an instance of
-        the operation's class in ``control.shapes``."""
+        the operation's class in ``control.shapes``. ``timeout`` is in seconds, and is added to the
+        timeout of this client."""
         check_seconds(timeout)
         return self._api.ask(name, *path, query=query, body=body, timeout=timeout)
 
@@ -139,7 +140,7 @@ class MockKubeletClient:
 
     @property
     def pods_api_socket(self) -> Path:
-        """The socket of the Pods API, which kubelets serve from 1.37 on."""
+        """The path of the socket of the Pods API, which kubelets serve from version 1.37 on."""
         return Path(self.node().pods_api_socket)
 
     @property
@@ -202,15 +203,15 @@ class MockKubeletClient:
     # -- structured claims -----------------------------------------------------------------
 
     def publish(self, pool: ClaimSource) -> None:
-        """Publish pools of devices for structured claims."""
+        """Publish pools of devices for structured claims (API ``devmgmtproto.k8s.io``)."""
         self._api.call(operations.publish_pools, body=objects_text(pool))
 
     def define(self, device_class: ClaimSource) -> None:
-        """Define device classes for structured claims."""
+        """Define device classes for structured claims (API ``devmgmtproto.k8s.io``)."""
         self._api.call(operations.define_classes, body=objects_text(device_class))
 
     def claim(self, claim: ClaimSource) -> None:
-        """Create structured claims."""
+        """Create structured claims (API ``devmgmtproto.k8s.io``)."""
         self._api.call(operations.create_claims, body=objects_text(claim))
 
     # -- pods ------------------------------------------------------------------------------
@@ -389,11 +390,13 @@ class MockKubeletClient:
         return tuple(self._api.call(operations.list_devices).items)
 
     def dra_status(self) -> DraStatus:
-        """Return the registered DRA drivers, and the claims that pods of the node use."""
+        """Return the registered DRA drivers, the ResourceClaims that pods of the node use, and the
+        ResourceSlices in the kubelet's memory."""
         return self._api.call(operations.get_dra)
 
     def claim_info(self, namespace: str, name: str) -> ResourceClaimInfo:
-        """Describe a ResourceClaim: its pods, its devices, and why it is not prepared."""
+        """Describe a ResourceClaim: its pods, its devices and, if it is not prepared, the
+        reason."""
         return self._api.call(operations.get_resource_claim, namespace, name)
 
     def explain_claims(self, uid: str) -> ClaimsExplanation:
@@ -419,7 +422,7 @@ class MockKubeletClient:
         return {name: tuple(resources) for name, resources in found.items()}
 
     def mark(self) -> Mark:
-        """Return the numbers of the latest event and the latest call."""
+        """Return a mark: the numbers of the latest event and the latest call."""
         node = self.node()
         return Mark(node.latest_event, node.latest_call)
 
@@ -438,7 +441,7 @@ class MockKubeletClient:
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
     ) -> None:
         """Wait up to ``timeout`` seconds until ``condition()`` is true. It is checked again after
-        every event. Raises WaitTimeout, which names ``what``."""
+        every event. Raises WaitTimeout with ``what`` in its text."""
         check_function(condition, "condition")
         check_seconds(timeout)
         end = time.monotonic() + timeout
@@ -474,9 +477,9 @@ class MockKubeletClient:
         """Wait up to ``timeout`` seconds for the next event that meets all criteria, and return it.
         Without ``kinds``, an event of any kind matches. Raises WaitTimeout.
 
-        By default, the event must come after the start of the wait. With ``since``, it must come
-        after this mark, or after the event with this number. Without ``since``, ``after`` can be
-        the number of that event.
+        ``since`` is a mark or the number of an event: only later events match. ``after`` is also
+        the number of an event, and has no effect with ``since``. Without both, only events after
+        the start of the wait match.
         """
         if since is not None:
             after = since.event if isinstance(since, Mark) else since

@@ -61,11 +61,12 @@ __all__ = [
 IDLE_SECONDS: Final = 30.0
 STALLED_SECONDS: Final = 30.0
 UPGRADED_SECONDS: Final = 4 * 3600.0
-"""Seconds without a complete message after which an upgraded connection is closed. The kubelet has
-the same time as the default of ``streamingConnectionIdleTimeout``."""
+"""Seconds without a complete message after which an upgraded connection is closed. This is also the
+default of the kubelet's ``streamingConnectionIdleTimeout``."""
 UPGRADE: Final = "devicemanager.upgrade"
-"""Extension of ASGI: a function that switches the connection to another protocol. Its arguments are
-the headers of the response, and a function that creates the ``Upgraded`` for a transport."""
+"""Name of an ASGI extension. Its value is a function that switches the connection to another
+protocol. The arguments of the function are the headers of the response, and a function that creates
+the ``Upgraded`` for a transport."""
 _MOST_CONNECTIONS: Final = 2048
 _LEAST_CONNECTIONS: Final = 4
 _STOP_SECONDS: Final = 2
@@ -75,7 +76,7 @@ _MODE: Final = 0o600
 
 
 class HttpService(Protocol):
-    """ASGI application that responds to the requests of one server."""
+    """ASGI application that responds to the requests that one server receives."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
@@ -87,7 +88,7 @@ class Upgraded(Protocol):
     """Handler of a connection that was upgraded from HTTP to another protocol."""
 
     def receive(self, data: bytes) -> bool:
-        """Handle bytes of the client. Return True if they have completed a message."""
+        """Process bytes that the client has sent. Return True if these bytes complete a message."""
 
     def pause(self) -> None:
         """Send no more responses, because the client does not read them."""
@@ -459,8 +460,8 @@ class _Connection(H11Protocol):
 
 
 def max_connections() -> int:
-    """Return the limit for open connections of all listeners. It leaves half of the process's file
-    descriptors to the kubelet."""
+    """Return the maximum number of open connections of all listeners together. The limit leaves
+    about half of the process's file descriptors to the kubelet."""
     # Plugins and PodResources clients need descriptors of the same process.
     return sockets.max_connections(2, least=_LEAST_CONNECTIONS, most=_MOST_CONNECTIONS)
 

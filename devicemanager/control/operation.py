@@ -70,10 +70,10 @@ class Workers(Enum):
     """Operations that wait for no plugin and no file: they show something, or set or clear
     faults."""
     ENDING = "ending"
-    """Operations that can end operations in progress, such as the deletion of a pod whose plugin
-    hangs."""
+    """Operations that can end other operations in progress, for example the deletion of a pod while
+    its plugin hangs."""
     LONG = "long"
-    """Operations that call plugins, or wait for operations that do."""
+    """Operations that call plugins, or wait for operations that call plugins."""
 
 
 @attrs.frozen
@@ -91,8 +91,8 @@ class Wait(Generic[T]):
     """Returns False for an entry that cannot make the check succeed, although its kind is in
     ``kinds``. It runs on the event loop for every entry of these kinds, so it must be fast."""
     recheck: float | None = None
-    """Seconds after which the router checks again without an entry, for a condition that can also
-    become true as time passes."""
+    """Seconds after which the router checks again even without a new entry, because the condition
+    can also become true as time passes. None if the router checks only after new entries."""
 
 
 @attrs.frozen
@@ -109,7 +109,8 @@ class Stream(Generic[T]):
 
 
 WorkersOf = Workers | Callable[[Mapping[str, Any]], Workers]
-"""The workers of an operation, or a function that returns them for the arguments of a request."""
+"""The group of worker threads of an operation, or a function that selects the group by the
+arguments of a request."""
 
 
 class Operation(Generic[T]):
@@ -127,7 +128,8 @@ class Operation(Generic[T]):
         workers: WorkersOf = Workers.QUICK,
     ) -> None:
         """Create an operation. ``members`` are the names of the Python methods and properties that
-        the operation implements, separated by spaces. ``workers`` can depend on the arguments."""
+        the operation implements, separated by spaces. ``workers`` is the group of worker threads,
+        or a function that selects it by the arguments of a request."""
         self.handler = handler
         self._workers = workers
         self.method = method
@@ -176,7 +178,8 @@ class Operation(Generic[T]):
 
     @property
     def body(self) -> type[msgspec.Struct] | Text | None:
-        """The type of the request's body, or its kind of text; None if it has no body."""
+        """The struct type of the request's body, or the kind of its JSON or YAML text. None if the
+        request has no body."""
         found = self._hints.get("body")
         if get_origin(found) is Annotated:
             return next(each for each in get_args(found) if isinstance(each, Text))
@@ -226,8 +229,8 @@ class OperationTable:
 
     def get(self, path: str, members: str) -> _Decorator:
         """Return a decorator that adds a function to the table as ``GET path``. The function only
-        reads. ``members`` has the names, separated by spaces, of the controlled object's methods
-        and properties that the function makes available."""
+        reads. ``members`` names the methods and properties of the controlled object that the
+        function makes available, separated by spaces."""
         return self._adding("GET", path, members)
 
     def delete(self, path: str, members: str, workers: WorkersOf = Workers.ENDING) -> _Decorator:

@@ -236,7 +236,8 @@ class RemoteContainer:
 
     @property
     def claims(self) -> dict[str, tuple[str, ...]]:
-        """The devices of each structured claim, as ``pool/device``."""
+        """The allocated devices of each structured claim, by the name of the claim. A device is
+        written as ``pool/device``."""
         return {name: tuple(devices) for name, devices in self._shape.claims.items()}
 
     @property

@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 MAX_BODY: Final = 4 << 20
-"""Maximum size of a body, in bytes."""
+"""Maximum size of a request's body, in bytes."""
 BODY_SECONDS: Final = 30.0
-"""Maximum time for a body to arrive, in seconds."""
+"""Maximum time in which the body of a request must arrive, in seconds."""
 _IN_PROGRESS: Final = 128 << 20
 """Maximum bytes of all requests and responses in progress together."""
 
@@ -61,7 +61,7 @@ class Budget:
             self.used -= account.taken
 
     def take(self, count: int) -> None:
-        """Count bytes as used. Raises HttpError if the limit would be exceeded."""
+        """Count bytes as used. Raises HttpError if the memory limit would be exceeded."""
         if self.used + count > self._limit:
             raise HttpError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -86,8 +86,8 @@ class Account:
 
     @contextlib.contextmanager
     def holding(self, count: int) -> Iterator[None]:
-        """Count bytes as used while a with block runs. Raises HttpError if the limit would be
-        exceeded."""
+        """Count bytes as used by this request while a with block runs. Raises HttpError if the
+        memory limit would be exceeded."""
         self.take(count)
         try:
             yield
@@ -150,8 +150,8 @@ class Query(Protocol):
 
 
 def decode_query(operation: Operation[Any], query: Query) -> dict[str, Any]:
-    """Return the parameters of a query by name, including defaults. Raises HttpError if one is
-    invalid."""
+    """Return the parameters of a query by name, including defaults. Raises HttpError if a parameter
+    is invalid."""
     given: dict[str, Any] = {}
     if operation.query is None:
         for name, _ in query.multi_items():
@@ -178,8 +178,8 @@ def decode_query(operation: Operation[Any], query: Query) -> dict[str, Any]:
 
 
 def decode_body(operation: Operation[Any], body: bytes) -> Any:
-    """Return the body of a request: an instance of the operation's type, or its text. Raises
-    HttpError if it is invalid."""
+    """Return the decoded body of a request. It is an instance of the type ``operation.body``, or a
+    text if the operation expects YAML or JSON text. Raises HttpError if the body is invalid."""
     assert operation.body is not None
     if isinstance(operation.body, Text):
         return _text(body, operation.body)

@@ -107,9 +107,9 @@ class OperationRouter(HttpApplication):
         feeds: Callable[[CapacityLimiter], Mapping[str, Feed[Any]]] = lambda _: {},
     ) -> None:
         """Create the routes. ``target`` is the object that the operations control. ``gate`` has the
-        rules for requests over TCP. ``is_missing`` gets the names in a path, and returns True if
-        the object with these names does not exist. ``feeds`` creates the feeds for waits and
-        streams."""
+        rules for requests over TCP. ``report_bug`` is called with the text of an unexpected error.
+        ``is_missing`` gets the names in a path, and returns True if the object with these names
+        does not exist. ``feeds`` creates the feeds for waits and streams."""
         super().__init__()
         self._table = table
         self._target = target

@@ -59,7 +59,7 @@ class ApiServer(HttpServerThread):
         self._tcp = None if tcp is None else TcpAddress.allowed(tcp, allow_remote)
         self.allow_remote = allow_remote
         self.address: str | None = None
-        """The TCP address with its actual port while the server serves; else None."""
+        """The TCP address with its actual port, while the server listens on TCP; otherwise None."""
 
     @abc.abstractmethod
     def _service(self, gate: Gate) -> HttpService:
@@ -76,8 +76,8 @@ class ApiServer(HttpServerThread):
         return self._directory / _TOKEN_NAME
 
     def listen(self, stack: contextlib.ExitStack, also: TcpAddress | None = None) -> Opened:
-        """Internal: listen on the configured addresses and on ``also``, an additional address of a
-        server that serves more than this API.
+        """Internal: listen on the configured addresses. ``also`` is an additional TCP address, for
+        a server that serves more than this API.
 
         Callbacks added to ``stack`` run when the server stops. Raises StartError.
         """

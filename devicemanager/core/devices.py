@@ -14,8 +14,8 @@ WITHOUT_TOPOLOGY = -1
 
 Nodes = tuple[int, ...] | None
 """NUMA nodes of a device, in the plugin's order; None if the plugin sent no topology. An empty
-topology counts as no topology with two exceptions: in the hints of kubelets up to v1.25
-(``DeviceHintProvider``), and in GetAllocatableResources with quirk Q13."""
+tuple is a topology without nodes. It has the same effect as None, except in topology hints
+(``DeviceHintProvider``), and in GetAllocatableResources with quirk Q13 (``versions.quirks``)."""
 
 
 @attrs.frozen

@@ -1,4 +1,7 @@
-"""Plugin registrations, and the current device list of each resource."""
+"""Plugin registrations, and the current device list of each resource.
+
+Q1, Q2, Q24 and Q30 are bugs of the kubelet that tests can enable (``versions.quirks``).
+"""
 
 # Theory of operation. Each registration is one ``EndpointInfo`` with a unique number. Plugins
 # register, send lists and disconnect on different threads, so events arrive late and out of
@@ -145,7 +148,7 @@ class Endpoints:
 
     def last_list(self, resource: ResourceName) -> DeviceList | None:
         """Return the last device list of a resource, even if the resource was removed (the
-        kubelet's ``allDevices``); None if there is no list."""
+        kubelet's ``allDevices``). Returns None if no list of the resource is stored."""
         found = self._resources.get(resource)
         # A plugin that registers again leaves the last list as it is until it sends its own.
         if found is not None and found.is_listed:
@@ -153,10 +156,11 @@ class Endpoints:
         return self._removed.get(resource)
 
     def forget_lists(self, is_in_use: Callable[[ResourceName], bool]) -> None:
-        """Forget device lists of removed resources, oldest first, until few enough remain.
+        """Forget device lists of removed resources, oldest first, until at most ``_MOST_REMOVED``
+        remain.
 
-        ``_MOST_REMOVED`` limits the number of devices plus the number of lists. Lists of
-        resources that are in use are not forgotten.
+        The number of devices plus the number of lists is counted. Lists of resources that are in
+        use are not forgotten.
         """
         # The kubelet keeps all lists, so plugins with ever new resource names could fill its
         # memory.
@@ -167,10 +171,11 @@ class Endpoints:
                 excess -= devices.capacity + 1
 
     def serving(self, resource: ResourceName) -> EndpointInfo | None:
-        """Return the endpoint on which Allocate is called for a resource.
+        """Return the endpoint on which Allocate is called for a resource; None if the resource is
+        unknown.
 
-        It is the newest connected endpoint; if no endpoint is connected, the endpoint that
-        disconnected last. None if the resource is unknown.
+        This is the newest connected endpoint. If no endpoint is connected, it is the endpoint that
+        disconnected last.
         """
         found = self._resources.get(resource)
         if found is None:
@@ -182,7 +187,7 @@ class Endpoints:
         return tuple(self._by_id.values())
 
     def is_connected(self, endpoint: EndpointId) -> bool:
-        """True if the endpoint is connected."""
+        """True if the endpoint is connected. Replaced and disconnected endpoints are not."""
         return endpoint in self._by_id
 
     def connect(
@@ -208,7 +213,7 @@ class Endpoints:
         return endpoint, tuple(replaced)
 
     def resource_of(self, endpoint: EndpointId) -> ResourceName | None:
-        """Return the resource of an endpoint; None if device lists from the endpoint are
+        """Return the resource of an endpoint; None if device lists that the endpoint sends are
         ignored."""
         current = self._by_id.get(endpoint)
         if current is not None:
@@ -223,8 +228,12 @@ class Endpoints:
         return self._replaced.pop(endpoint, None)
 
     def update(self, endpoint: EndpointId, devices: DeviceList) -> bool:
-        """Store a device list that an endpoint sent; return True if it is now the current list of
-        the resource. The list of a disconnected endpoint is ignored."""
+        """Store a device list that an endpoint sent. Return True if it is now the current list of
+        the resource.
+
+        The list of a disconnected endpoint is ignored. The list of a replaced endpoint is ignored,
+        too, except with quirk Q24.
+        """
         old = self._by_id.get(endpoint)
         if old is None:
             return self._update_late(endpoint, devices)
@@ -277,8 +286,8 @@ class Endpoints:
         return promoted
 
     def restore(self, resource: ResourceName, now: float) -> None:
-        """Add a resource from a checkpoint: 0 devices, and a stopped endpoint whose grace
-        period starts now (``readCheckpoint``, v1.32)."""
+        """Add a resource that a checkpoint names. The resource has 0 devices, and a stopped
+        endpoint whose grace period starts now (``readCheckpoint``, v1.32)."""
         if resource not in self._resources:
             last = EndpointInfo(EndpointId(0), resource, resource)
             self._resources[resource] = _Resource(stopped_at=now, last=last, is_listed=True)

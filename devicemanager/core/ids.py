@@ -15,5 +15,5 @@ ContainerName = NewType("ContainerName", str)
 """Name of a container, unique within its pod."""
 
 EndpointId = NewType("EndpointId", int)
-"""Number of one plugin registration. Numbers are never reused, so a late event of an old
-connection cannot affect the connection that replaced it (Q1)."""
+"""Number of one plugin registration. Numbers are never reused, so a late event of an old connection
+cannot affect the connection that replaced it (see quirk Q1 in ``versions.quirks``)."""

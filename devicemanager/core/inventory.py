@@ -21,7 +21,7 @@ from devicemanager.core.printable import counted
 
 @attrs.frozen(eq=False, repr=False)
 class DeviceIndex:
-    """Numbering of the devices of a list, with the devices of each NUMA node.
+    """Numbering of the devices in a device list, with the devices of each NUMA node.
 
     Compared by identity: successive lists with the same IDs and topology share one object.
     """
@@ -30,16 +30,17 @@ class DeviceIndex:
     index: Mapping[DeviceId, int]
     numa: tuple[Nodes, ...]
     per_node: Mapping[int, int]
-    """Map of a NUMA node ID (below ``MAX_NUMA_NODES``) to the devices on the node. A device can
-    be on several nodes."""
+    """The set of devices on each NUMA node, by node ID (below ``MAX_NUMA_NODES``). A device can be
+    on several nodes."""
     with_topology: int
-    """Devices that name at least one NUMA node."""
+    """The set of devices that name at least one NUMA node."""
     without_nodes: int
-    """Devices with a topology that has no nodes (Q13)."""
+    """The set of devices with a topology that names no NUMA node (see quirk Q13 in
+    ``versions.quirks``)."""
     impossible_node: int | None = None
     """The smallest invalid NUMA node ID that a device names; None if all IDs are valid.
 
-    ``per_node`` does not have this ID.
+    ``per_node`` does not have invalid IDs.
     """
 
     def bits(self, ids: Iterable[DeviceId]) -> int:
@@ -84,7 +85,7 @@ def _nodes(numa: Sequence[Nodes]) -> tuple[Mapping[int, int], int, int, int | No
 
 @attrs.frozen(eq=False, repr=False)
 class Columns:
-    """Devices of one ListAndWatch response as columns, in the order of the message."""
+    """Devices of one ListAndWatch response, as one list per field, in the order of the message."""
 
     # Columns are used because one Python object per device would cost more than all other work
     # on a list.
@@ -95,7 +96,7 @@ class Columns:
 
     @classmethod
     def of(cls, devices: Iterable[Device]) -> Columns:
-        """Create columns from devices, in the given order."""
+        """Create the lists from devices, in the given order."""
         rows = list(devices)
         return cls([d.id for d in rows], [d.health for d in rows], [d.numa for d in rows])
 
@@ -108,12 +109,13 @@ class DeviceList:
     health: tuple[str, ...]
     """The plugin's health text for each device, by number."""
     healthy: int
-    """Devices that may be allocated."""
+    """The set of devices that may be allocated."""
     mixed: int = 0
-    """Devices that the message lists several times, as healthy and as unhealthy. They may be
-    allocated, and the kubelet counts each of them twice."""
+    """The set of devices that the ListAndWatch response lists several times, as healthy and as
+    unhealthy. They may be allocated, and the kubelet counts each of them twice."""
     reported: Columns | None = None
-    """The message from which the list was made; the next message is compared with it."""
+    """The ListAndWatch response from which the list was made; the next response is compared with
+    it."""
 
     @property
     def capacity(self) -> int:

@@ -1,4 +1,7 @@
-"""Ledger of device allocations: the only record of which container uses which devices."""
+"""Ledger of device allocations: the only record of which container uses which devices.
+
+Q4, Q8, Q25 and Q31 are bugs of the kubelet that tests can enable (``versions.quirks``).
+"""
 
 # Theory of operation. A device is in one of three states:
 #
@@ -59,7 +62,8 @@ class AllocatedDevices:
 
 
 LEAKED = PodUid("")
-"""Empty UID, which stands for the pod that uses the devices that quirk Q4 leaks."""
+"""Empty UID. It stands for the user of leaked devices. With quirk Q4, devices of a failed admission
+leak: they stay in use and belong to no pod."""
 
 AllocatedByResource = Mapping[ResourceName, AllocatedDevices]
 """Devices that are allocated to one container, by resource."""
@@ -123,15 +127,15 @@ class Draft:
     def __init__(self, pod: PodUid) -> None:
         self.pod = pod
         self.allocated: dict[ContainerName, dict[ResourceName, AllocatedDevices]] = {}
-        """Devices whose Allocate has returned; ``Ledger.commit`` turns them into entries."""
+        """Devices for which Allocate has returned; ``Ledger.commit`` turns them into entries."""
         self.reserved: dict[ResourceName, list[frozenset[DeviceId]]] = {}
 
     def __bool__(self) -> bool:
-        """True if the draft has devices whose Allocate has returned."""
+        """True if the draft has devices for which Allocate has returned."""
         return bool(self.allocated)
 
     def without_response(self) -> dict[ResourceName, set[DeviceId]]:
-        """Return, by resource, the reserved devices whose Allocate has not returned yet."""
+        """Return, by resource, the reserved devices for which Allocate has not returned yet."""
         found = {resource: set[DeviceId]().union(*ids) for resource, ids in self.reserved.items()}
         for by_resource in self.allocated.values():
             for resource, allocated in by_resource.items():
@@ -235,12 +239,13 @@ class Ledger:
         return bits
 
     def unlisted(self, resource: ResourceName, device_index: DeviceIndex) -> list[DeviceId]:
-        """Return the devices in use that ``device_index`` does not have, sorted."""
+        """Return the sorted IDs of devices of a resource that are in use but not in
+        ``device_index``."""
         index = self._index.get(resource)
         return [] if index is None else sorted(index.users.keys() - device_index.index.keys())
 
     def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
-        """Return the given devices of a resource that are in use, by the UID of the pods that use
+        """Return which of the given devices of a resource are in use, by UID of the pod that uses
         them.
 
         Kubelets with quirk Q8 ignore the resource: they search all resources for a device ID.
@@ -265,7 +270,8 @@ class Ledger:
                 yield resource, count
 
     def leaked(self) -> Iterator[tuple[ResourceName, frozenset[DeviceId]]]:
-        """Iterate over the devices that quirk Q4 has leaked, as pairs of resource and IDs."""
+        """Iterate over leaked devices, as pairs of resource and IDs. With quirk Q4, devices of a
+        failed admission leak: they stay in use."""
         for draft in self._leaked:
             for resource, reservations in draft.reserved.items():
                 for ids in reservations:
@@ -274,12 +280,13 @@ class Ledger:
     # -- writing ---------------------------------------------------------------------
 
     def request(self, resource: ResourceName) -> None:
-        """Record, for quirk Q4, that an admission requests devices of a resource."""
+        """Record that an admission requests devices of a resource. With quirk Q4, the resource then
+        counts as in use."""
         if self._requested is not None:
             self._requested.add(resource)
 
     def reserve(self, draft: Draft, resource: ResourceName, ids: frozenset[DeviceId]) -> None:
-        """Reserve devices of a resource in a draft, before Allocate is called."""
+        """Reserve devices of a resource in a draft. Must be called before the plugin's Allocate."""
         draft.reserved.setdefault(resource, []).append(ids)
         self._index.setdefault(resource, _Index()).add(draft.pod, ids)
         if self._open is not None:
@@ -304,8 +311,8 @@ class Ledger:
         self._close(draft)
 
     def drop(self, draft: Draft) -> None:
-        """Free the devices that a draft has reserved, and close the draft. Do nothing if it is
-        already closed."""
+        """Free the devices that a draft has reserved, and close the draft. Do nothing if the draft
+        is already closed."""
         for resource, reservations in draft.reserved.items():
             for ids in reservations:
                 self._index[resource].remove(draft.pod, ids)
@@ -317,7 +324,8 @@ class Ledger:
             self._open = [each for each in self._open if each is not draft]
 
     def leak(self, draft: Draft) -> None:
-        """Drop a draft. Its devices whose Allocate has not returned stay in use (quirk Q4)."""
+        """Close a draft, and free those of its devices for which Allocate has returned. All its
+        other devices stay in use (quirk Q4)."""
         leaked = Draft(LEAKED)
         for resource, ids in draft.without_response().items():
             self.reserve(leaked, resource, frozenset(ids))
@@ -389,8 +397,8 @@ class Ledger:
             self._index.setdefault(resource, _Index()).add(pod, ids)
 
     def enter(self, draft: Draft, containers: Iterable[ContainerName]) -> None:
-        """Turn the devices of some containers in a dropped draft into allocated devices (quirk
-        Q31)."""
+        """Turn the devices of some containers in a dropped draft into allocated devices. With quirk
+        Q31, a rejected pod keeps these devices."""
         self.restore(
             (draft.pod, container, resource, allocated)
             for container in containers

@@ -39,7 +39,7 @@ CHANGED_REQUEST = (
 )
 UNREGISTERED = "cannot allocate unregistered device {resource}"
 UNREGISTERED_BEFORE = "can't allocate unregistered device {resource}"
-"""The form of ``UNREGISTERED`` up to v1.25.9, v1.26.4 and v1.27.1."""
+"""The text of ``UNREGISTERED`` up to v1.25.9, v1.26.4 and v1.27.1."""
 NO_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices {resource}"
 ALLOCATED_UNHEALTHY = (
     "previously allocated devices are no longer healthy; "
@@ -90,7 +90,8 @@ REGISTRATION_SERVER_FAILED = (
     "device plugin registration gRPC server failed and no device plugins can register"
 )
 REGISTRATION_ERROR = "device plugin registration error: " + REGISTRATION_SERVER_FAILED + ": {error}"
-"""The message of kubelets from v1.32.11, v1.33.7, v1.34.3 and v1.35 on."""
+"""Error of the check ``device-plugin`` of ``/healthz``, in kubelets from v1.32.11, v1.33.7, v1.34.3
+and v1.35 on."""
 FAILED_PREPARE = "FailedPrepareDynamicResources"
 """Reason of the event for a pod whose claims could not be prepared (pkg/kubelet/events/event.go,
 v1.32)."""

@@ -38,7 +38,7 @@ class RestartRule(NamedTuple):
 
 
 NO_ENTRIES: Final[Mapping[Any, Any]] = {}
-"""Empty map that pods share. An empty map for each field of each pod would take 64 bytes."""
+"""Empty map that all pods share. A separate empty map for each field would take 64 bytes."""
 
 
 @attrs.frozen
@@ -61,11 +61,11 @@ class Container:
     """``resources.claims`` in order, as pairs: the pod's name for the claim, and the request of the
     claim whose devices the container uses. An empty request means all requests."""
     image: str = attrs.field(default="", eq=False)
-    """Shown in the pod's status; no decision depends on it."""
+    """The image, shown in the pod's status; no decision depends on it."""
     restart_policy: RestartPolicy | None = None
-    """Restart policy of an app container, instead of the pod's."""
+    """Restart policy of an app container; None for the pod's restart policy."""
     restart_rules: tuple[RestartRule, ...] = ()
-    """Rules that precede ``restart_policy``."""
+    """Rules that are checked before ``restart_policy``."""
     restarts_on_resize: tuple[str, ...] = ()
     """Resources whose resize restarts the container (``resizePolicy``)."""
     is_ephemeral: bool = False
@@ -83,8 +83,8 @@ class Pod:
     init_containers: tuple[Container, ...] = ()
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
     resource_claims: Mapping[str, str | None] = NO_ENTRIES
-    """``spec.resourceClaims``: names of the ResourceClaims, by the names that the pod uses for
-    them; None for a claim that is created from a template."""
+    """``spec.resourceClaims``: names of the ResourceClaims, by the pod's own names for the claims.
+    None stands for a claim that is created from a template."""
     termination_grace_period: int = 30
     """``spec.terminationGracePeriodSeconds``: seconds in which the containers must exit after
     the pod is deleted."""
@@ -98,7 +98,7 @@ class Pod:
     container instead of a plugin (``status.extendedResourceClaimStatus``)."""
     claim_statuses: Mapping[str, str | None] = NO_ENTRIES
     """``status.resourceClaimStatuses``: names of the ResourceClaims that were created from
-    templates, by the names that the pod uses for them; None if the pod needs no claim."""
+    templates, by the pod's own names for the claims. None means that the pod needs no claim."""
     extended_claim: str | None = None
     """``status.extendedResourceClaimStatus``: name of the ResourceClaim that provides the pod's
     extended resources."""
@@ -106,10 +106,11 @@ class Pod:
     """``status.extendedResourceClaimStatus.requestMappings``: container, resource and request of
     each entry."""
     forbidden_sidecar: ContainerName | None = None
-    """The first restartable init container, if the kubelet rejects pods with such containers."""
+    """Name of the first restartable init container, if the kubelet rejects pods with such
+    containers. None for all other pods."""
     ephemeral_containers: tuple[Container, ...] = ()
     """``spec.ephemeralContainers``, which users add to a running pod. They have no resources, and
-    do not count for the phase."""
+    do not affect the pod's phase."""
 
     def restarts(self, container: Container, exit_code: int) -> bool:
         """True if the kubelet restarts a container that exited with this code

@@ -2,8 +2,8 @@
 
 An amount is a whole number of nano-units, the smallest step of a quantity, so comparisons are
 exact. Grammar, rounding and canonical text are those of k8s.io/apimachinery/pkg/api/resource
-(``quantity.go``, ``suffix.go``; v1.32). Unlike in that package, an amount has no upper bound
-unless the argument ``largest`` sets it.
+(``quantity.go``, ``suffix.go``; v1.32). That package limits amounts to an upper bound. Here, only
+the argument ``largest`` of ``parse_quantity`` sets an upper bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ NANOS = 10**9
 """Nano-units in one unit."""
 NANOS_PER_MILLI = 10**6
 LARGEST = (2**63 - 1) * NANOS
-"""``maxAllowed`` of quantity.go: the kubelet reduces larger amounts to this amount."""
+"""``maxAllowed`` of quantity.go, in nano-units: the kubelet reduces larger amounts to this
+amount."""
 
 BAD_FORMAT = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -57,7 +58,8 @@ class Quantity:
         return cls(*_parsed(text))
 
     def __str__(self) -> str:
-        """Return the canonical text, with the largest suffix that needs no fraction."""
+        """Return the canonical text: a number without a fraction, with the largest possible
+        suffix."""
         return canonical(self.nanos, self.format)
 
 

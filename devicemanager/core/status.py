@@ -3,7 +3,7 @@
 Follows ``UpdateAllocatedResourcesStatus`` (pkg/kubelet/cm/devicemanager/manager.go, v1.32) with
 two differences. The result is sorted by resource and ID; the kubelet's order is random (Q7). A
 device that has vanished is Unknown, and a device whose plugin has disconnected is Unhealthy; the
-kubelet reports the last health of both (Q9).
+kubelet reports the last health of both (Q9). ``versions.quirks`` lists kubelet bugs such as Q7.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ def allocated_resources_status(
 
 
 def device_health(devices: DeviceList | None, id_: DeviceId) -> Health:
-    """Return the present health of a device; ``devices`` is the current list of its resource."""
+    """Return the present health of a device. ``devices`` is the current list of its resource.
+
+    The health is Unknown if the list does not have the device.
+    """
     number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:
         return Health.UNKNOWN

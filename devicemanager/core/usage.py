@@ -18,7 +18,7 @@ _CPU: Final = ResourceName("cpu")
 _MEMORY: Final = ResourceName("memory")
 # metrics-server drops a pod if a container uses no CPU or no memory.
 IDLE_CORES: Final = 0.001
-"""Minimum CPU usage of a container, and of a node without pods."""
+"""Minimum CPU usage of a container, and of a node without pods, in cores."""
 IDLE_MEMORY: Final = 1 << 20
 """Minimum memory usage of a container, and of a node without pods, in bytes."""
 
@@ -73,9 +73,9 @@ class Usage:
     cpu: Amount = _ZERO
     memory: Amount = _ZERO
     gpu: Amount = _ZERO
-    """Utilization of each GPU, as a share."""
+    """Utilization of each GPU of the container, as a share."""
     gpu_memory: Amount = _ZERO
-    """Used memory of each GPU."""
+    """Used memory of each GPU, in bytes or as a share of the GPU's memory."""
 
     def cores(self, container: Container) -> float:
         """Return the CPU usage of a running container in cores."""
@@ -94,23 +94,24 @@ _NONE: Final[Mapping[ContainerName, float]] = {}
 
 @attrs.frozen
 class PodUsage:
-    """Usage of a pod since the time ``since``, and the CPU time used before."""
+    """Usage of a pod from the time ``since`` on, and the CPU time that its containers used
+    before."""
 
     usage: Usage
     since: float = 0.0
     """Time since which ``usage`` applies, in seconds since the epoch."""
     before: Mapping[ContainerName, float] = _NONE
-    """CPU time in seconds, of each container that was running at ``since``."""
+    """CPU time before ``since``, in seconds, of each container that was running at ``since``."""
 
     def cpu_seconds(self, container: Container, started_at: float, now: float) -> float:
-        """Return the CPU time of a container since its start."""
+        """Return the CPU time of a container since its start, in seconds."""
         before = self.before.get(container.name, 0.0) if started_at <= self.since else 0.0
         return before + self.usage.cores(container) * max(0.0, now - max(started_at, self.since))
 
     def changed(
         self, usage: Usage, running: Iterable[tuple[Container, float]], now: float
     ) -> PodUsage:
-        """Return the usage of the pod if ``usage`` applies from ``now`` on.
+        """Return the usage of the pod if the containers use ``usage`` from the time ``now`` on.
 
         ``running`` has the pod's running containers with their start times.
         """

@@ -15,10 +15,11 @@ _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
 
 def read_claim(found: _Object | None, namespace: str, name: str, uid: str, driver: str) -> Claim:
-    """Return a claim with the devices of one driver.
+    """Return a claim with the devices that are allocated from one driver.
 
-    ``found``: the ResourceClaim with this name (v1); None if it does not exist. Raises ClaimError,
-    with the message of the Go library, if the claim cannot be prepared.
+    ``found``: the ResourceClaim (v1) of the API server; None if it does not exist. Raises
+    ClaimError if the ResourceClaim does not exist, has another UID or is not allocated. The
+    messages are those of the Go library ``kubeletplugin``.
     """
     if found is None:
         raise ClaimError(f"claim {namespace}/{name} not found")
@@ -45,7 +46,10 @@ def read_claim(found: _Object | None, namespace: str, name: str, uid: str, drive
 
 
 def base_request(request: str) -> str:
-    """Return the request in ``request/subrequest``. Containers name only requests."""
+    """Return a request's name without the subrequest: ``gpu`` for ``gpu/large``.
+
+    Containers refer to requests, never to subrequests.
+    """
     return request.partition("/")[0]
 
 

@@ -104,7 +104,10 @@ class ResourceApi:
         return self._send("POST", "", slice_)
 
     def replace(self, slice_: JsonObject) -> JsonObject:
-        """Replace a ResourceSlice. Return the stored slice. Raises Conflict if it has changed."""
+        """Replace a ResourceSlice. Return the stored slice.
+
+        Raises Conflict if another client has changed the slice.
+        """
         return self._send("PUT", f"/{slice_['metadata']['name']}", slice_)
 
     def _send(self, method: str, path: str, slice_: JsonObject) -> JsonObject:
@@ -115,7 +118,7 @@ class ResourceApi:
     def delete(self, slice_: JsonObject) -> None:
         """Delete a ResourceSlice; do nothing if it does not exist.
 
-        Raises Conflict if the slice has changed.
+        Raises Conflict if another client has changed the slice.
         """
         metadata = slice_["metadata"]
         conditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}

@@ -43,9 +43,9 @@ class Driver(ABC):
     def resources(self) -> Resources | Iterator[Resources]:
         """Return the devices of this node, or yield all devices again after each change.
 
-        The framework calls this method once, on its own thread, so it may block forever. If it
-        raises, the framework calls it again later. Until then, the published devices do not
-        change.
+        The framework calls this method once. The method has its own thread, so it may block
+        forever. If the method raises, the framework calls it again later. Until then, the published
+        devices do not change.
         """
 
     @abstractmethod
@@ -53,35 +53,39 @@ class Driver(ABC):
         """Prepare the devices of a claim. Return them with the settings of their containers.
 
         For a repeated request, the framework responds with the stored result. It calls this method
-        again for a claim in only three cases: the method failed, the process ended before the
-        result was stored, or the node was rebooted. If the method raises, the pod waits and the
-        kubelet retries. Raise ClaimError to choose the message.
+        again for a claim only if the method failed, the process ended before the result was stored,
+        or the node was rebooted. If the method raises, the pod waits and the kubelet retries. Raise
+        ClaimError to choose the message.
         """
 
     def unprepare(self, claim: Claim) -> None:  # noqa: B027 - a hook that many drivers leave empty
         """Undo ``prepare``, even if it failed. The ResourceClaim may already be deleted.
 
-        If it raises, the pod stays in Terminating, and the kubelet retries.
+        If this method raises, the pod stays in Terminating, and the kubelet retries.
         """
 
     def health(self) -> Iterable[DeviceHealth]:
         """Return the health of all devices. Called every ``health_interval`` seconds.
 
-        If it raises or hangs, the health becomes unknown after the timeouts of the last report. If
-        a driver does not override this method, it offers no health service.
+        If this method raises or hangs, no new report is sent. The health of each device then
+        becomes Unknown when its timeout has passed. A driver that does not override this method
+        offers no health service.
         """
         raise NotImplementedError
 
     def handle_error(self, error: Exception, what: str) -> None:
-        """Handle an error of the background task ``what``, which is retried. By default, log it.
+        """Handle an error of the background task ``what``. By default, log the error.
 
-        Override this method to end the process after an error that retries cannot fix, for example
-        because the API server rejects the devices.
+        The framework then retries the task. Override this method to end the process after an error
+        that retries cannot fix. For example, the API server may reject the devices.
         """
         _log.error("%s: %s: %s", what, type(error).__name__, error)
 
     def publish_resources(self, resources: Resources) -> None:
-        """Replace the published devices until ``resources`` yields again. Thread-safe."""
+        """Replace the published devices. Thread-safe.
+
+        The new devices are valid until the driver's method ``resources`` yields again.
+        """
         self._resources.publish(resources)
 
     # Not set in `__init__`: authors override `__init__`, and often do not call `super().__init__`.
@@ -96,7 +100,7 @@ class Driver(ABC):
 
 
 class NewestResources:
-    """The resources that the author returned last. Thread-safe."""
+    """Newest value of a driver's ``resources`` or ``publish_resources``. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,7 +113,7 @@ class NewestResources:
 
     @property
     def newest(self) -> Resources | None:
-        """Newest resources; None before the author has returned any."""
+        """Newest resources; None before the first call of ``publish``."""
         return self._newest
 
     def publish(self, resources: Resources) -> None:

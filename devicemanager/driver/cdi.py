@@ -19,7 +19,7 @@ class CdiFiles:
     def __init__(self, directory: Path, driver: str) -> None:
         self._directory = directory
         self.kind = f"k8s.{driver}/claim"
-        """CDI kind of all devices."""
+        """CDI kind of all devices in the files, such as ``k8s.gpu.example.com/claim``."""
         self._prefix = f"k8s.{driver}-claim"
 
     def path(self, uid: str) -> Path:
@@ -34,7 +34,7 @@ class CdiFiles:
         """Return the content of a claim's file, by path.
 
         ``devices``: the ``containerEdits`` of CDI, by device name. Devices without edits are
-        omitted, because runtimes reject them. Without devices, the result is empty.
+        omitted, because runtimes reject them. If no device has edits, the result is empty.
         """
         edits = {name: dict(each) for name, each in devices.items() if each}
         if not edits:
@@ -71,7 +71,7 @@ def _version(edits: Any) -> str:
 
 
 def container_edits(prepared: PreparedDevice) -> dict[str, Any]:
-    """Return the edits of a device as ``containerEdits`` of CDI; empty if it has none."""
+    """Return the CDI ``containerEdits`` of a prepared device; empty if it needs no settings."""
     settings = prepared.settings
     made: dict[str, list[Any]] = {
         "env": [f"{name}={value}" for name, value in settings.envs.items()],

@@ -45,12 +45,15 @@ class Entry:
     boot: str
     """ID of the boot in which the claim was prepared."""
     devices: tuple[StoredDevice, ...] | None = None
-    """Result; None while ``prepare`` runs and after it failed."""
+    """Prepared devices; None while the author's ``prepare`` runs and after it failed."""
     files: Mapping[str, str] = attrs.field(factory=dict)
     """Contents of the claim's CDI and metadata files, by path."""
 
     def holds(self, wanted: AllocatedDevice) -> bool:
-        """True if the claim has the device exclusively, so that another claim must not get it."""
+        """True if another claim must not get the device ``wanted``, because this claim has it.
+
+        Admin access and different shares of a device do not conflict.
+        """
         return any(_conflict(held, wanted) for held in self.claim.devices)
 
 
@@ -62,7 +65,7 @@ def _conflict(held: AllocatedDevice, wanted: AllocatedDevice) -> bool:
 
 
 class Checkpoint:
-    """The checkpoint file in a driver's data directory. The caller must hold the call lock."""
+    """The checkpoint file in a driver's data directory. The caller must hold ``CallLock``."""
 
     def __init__(self, path: Path, report: Callable[[Exception, str], object]) -> None:
         """``report`` is called if the file is damaged. The file is then renamed."""

@@ -113,8 +113,9 @@ class ClaimService:
     def reclaim(self) -> None:
         """Unprepare claims that were deleted while the driver did not run.
 
-        This is safe: a claim that a pod uses cannot be deleted. Raises the errors of a request to
-        the API server, and ClaimError.
+        This is safe: a claim that a pod uses cannot be deleted. Claims stay prepared if the API
+        server is unavailable. Raises ClaimError if a claim cannot be unprepared, and OSError if a
+        file cannot be read or locked.
         """
         with self._lock.held():
             entries = tuple(self._checkpoint.entries())

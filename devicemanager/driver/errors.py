@@ -17,7 +17,7 @@ class ClaimError(Exception):
 
 
 class DroppedFields(Exception):
-    """The API server did not store some fields of a ResourceSlice.
+    """Error for fields of a ResourceSlice that the API server did not store.
 
     The message names the fields. The usual cause is a feature gate that is off.
     """

@@ -29,7 +29,10 @@ _DEFAULT_TIMEOUT = 30
 
 
 def health_message(device: DeviceHealth, pool: str, seconds: float) -> health_api.DeviceHealth:
-    """Return the message for a device. ``seconds``: time of the check since 1970."""
+    """Return the protobuf message with the health of a device.
+
+    ``pool``: pool name for a device without its own. ``seconds``: Unix time of the check.
+    """
     return health_api.DeviceHealth(
         device=health_api.DeviceIdentifier(
             pool_name=device.pool or pool, device_name=device.device
@@ -42,7 +45,7 @@ def health_message(device: DeviceHealth, pool: str, seconds: float) -> health_ap
 
 
 class HealthReports:
-    """Calls the author's method periodically and sends the results to all streams."""
+    """Calls the driver's ``health`` periodically and sends the results to all health streams."""
 
     unhealthy: frozenset[tuple[str, str]] = frozenset()
     """Pool and name of each device that is Unhealthy in the last report."""
@@ -103,7 +106,11 @@ class HealthReports:
             self._changed.notify_all()
 
     def watch(self, context: grpc.ServicerContext) -> Iterator[Report]:
-        """Yield the newest report, then each later one, until the call or the driver ends."""
+        """Yield the newest report, then later reports, until the call or the driver ends.
+
+        A slow client gets only the newest of several reports. In the first report, devices whose
+        timeout has passed are Unknown.
+        """
         context.add_callback(self.wake)
         seen = 0
 
@@ -120,7 +127,10 @@ class HealthReports:
 
 
 def without_old(report: Report, now: float) -> Report:
-    """Return a report in which devices with an expired timeout are Unknown."""
+    """Return a copy of a report in which devices whose timeout has passed are Unknown.
+
+    ``now`` is the Unix time in seconds.
+    """
     made = Report()
     for device in report.devices:
         copied = made.devices.add()

@@ -11,13 +11,15 @@ from pathlib import Path
 __all__ = ["LOCK_FILE", "CallLock"]
 
 LOCK_FILE = "serialize.lock"
-"""Name of the lock file in the data directory. Drivers built on the Go library use the same
-file."""
+"""Name of the lock file in the data directory.
+
+Drivers built on the Go library ``kubeletplugin`` use the same name.
+"""
 
 
 class CallLock:
-    """Lock for one call at a time. Safe between threads, and between processes with the same
-    file."""
+    """Lock that lets only one call run at a time. It works across threads, and across processes
+    that use the same file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

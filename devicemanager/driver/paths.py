@@ -49,7 +49,7 @@ class DriverPaths:
     def of(
         cls, driver: str, registrar_dir: Path, data_dir: Path, cdi_dir: Path, uid: str = ""
     ) -> DriverPaths:
-        """Return the paths of an instance. ``uid``: UID of its pod, for a rolling update.
+        """Return the paths of one driver instance. ``uid``: UID of its pod, for a rolling update.
 
         Raises ConfigurationError if the driver name makes the path of a socket too long, and
         SocketPathError if the path is too long for another reason.
@@ -84,7 +84,10 @@ def in_kubelet_directory(driver: str, root: Path, uid: str = "") -> DriverPaths:
 
 
 def check_driver_name(name: object) -> str:
-    """Return the name of a driver. Raises ConfigurationError if the API server rejects it."""
+    """Return ``name`` if it is a valid driver name.
+
+    Raises ConfigurationError if the API server would reject the name.
+    """
     if not isinstance(name, str) or len(name) > _MAX_DRIVER_NAME or not is_dns1123_subdomain(name):
         raise ConfigurationError(
             f"invalid driver name {name!r}: use a DNS name such as gpu.vendor.com with at most "

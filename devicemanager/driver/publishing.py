@@ -106,14 +106,14 @@ class SlicePublisher:
                 self._stopping.wait(_FIRST_WAIT)
 
     def begin_list(self) -> None:
-        """Do nothing. Part of ``Sink``."""
+        """Do nothing at the start of a LIST. Implements ``client.reflector.Sink``."""
 
     def replace(self, objects: list[Slice]) -> None:
-        """Call ``notify``. Part of ``Sink``."""
+        """Call ``notify`` after a LIST. Implements ``client.reflector.Sink``."""
         self.notify()
 
     def apply(self, kind: str, object_: Slice) -> None:
-        """Call ``notify``. Part of ``Sink``."""
+        """Call ``notify`` after a change of a slice. Implements ``client.reflector.Sink``."""
         self.notify()
 
     def _run(self) -> None:

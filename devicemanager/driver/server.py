@@ -118,7 +118,8 @@ class DriverServer:
     def stop(self) -> None:
         """Stop serving and remove the sockets. Idempotent.
 
-        The slices stay. The kubelet deletes them if the driver does not come back.
+        The ResourceSlices stay on the API server. The kubelet deletes them if the driver does not
+        register again.
         """
         self._stopping.set()
         self._client.close()
@@ -144,8 +145,10 @@ class DriverServer:
 
     @property
     def registration_status(self) -> tuple[bool, str] | None:
-        """The kubelet's last registration report: True if registered, and the error. None until the
-        first report."""
+        """The kubelet's last registration status: True if registered, and the error text.
+
+        None before the first status.
+        """
         return self.sockets.statuses[-1] if self.sockets.statuses else None
 
     # -- the author's methods --------------------------------------------------------

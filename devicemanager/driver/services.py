@@ -1,6 +1,7 @@
 """The gRPC services of a driver in all API versions, with one implementation.
 
-The messages of all versions have the same fields, but v1beta1 lacks ``share_id``.
+The messages of all versions have the same fields, but v1beta1 lacks ``share_id`` and
+``permanent_error``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ V1, V1BETA1 = "v1.DRAPlugin", "v1beta1.DRAPlugin"
 HEALTH_V1, HEALTH_V1ALPHA1 = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
 
 CLAIM_SERVICES = (V1, V1BETA1)
-"""Service names for ``supported_versions`` that prepare claims, preferred first."""
+"""Services that prepare claims, as named in GetInfo's ``supported_versions``; preferred first."""
 HEALTH_SERVICES = (HEALTH_V1, HEALTH_V1ALPHA1)
 SERVICES = CLAIM_SERVICES + HEALTH_SERVICES
 
@@ -44,7 +45,10 @@ Report = drahealth_v1.NodeWatchResourcesResponse
 
 
 class Services(Protocol):
-    """Implementation of the services, with v1 messages. A method can abort its call."""
+    """Methods that a driver implements, with the messages of v1. A method can abort its gRPC call.
+
+    ``add_services`` serves these methods in all API versions.
+    """
 
     def prepare_claims(
         self, version: Version, claims: Sequence[dra_v1.Claim], context: grpc.ServicerContext

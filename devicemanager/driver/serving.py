@@ -33,7 +33,8 @@ def serve(
 
     Raises ConfigurationError for an invalid name, ClusterError if no API server is configured,
     and TypeError if ``driver`` is a class instead of an instance. A second signal during the stop
-    ends the process immediately.
+    ends the process immediately. A second SIGHUP has no effect, because a closing terminal sends
+    several.
     """
     if not isinstance(driver, Driver):
         raise TypeError(wrong_type("driver", driver))

@@ -47,11 +47,11 @@ class DriverSettings:
     metadata: bool = False
     """True if containers get a file with the attributes of their devices (KEP-5304)."""
     kubeconfig: _Path | None = None
-    """Path of a kubeconfig. Default: ``KUBECONFIG``, ``~/.kube/config``, the pod's service
-    account."""
+    """Path of a kubeconfig. Default: ``KUBECONFIG``, then ``~/.kube/config``, then the pod's
+    service account."""
 
     def for_driver(self, driver: str) -> DriverSettings:
-        """Return the settings with defaults for a driver and absolute paths."""
+        """Return a copy for a driver, with defaults for empty settings and with absolute paths."""
         plugins = _variable("KUBELET_PLUGINS_DIRECTORY_PATH", PLUGINS_DIRECTORY)
         registrar = _variable("KUBELET_REGISTRAR_DIRECTORY_PATH", PLUGINS_REGISTRY_DIRECTORY)
         return attrs.evolve(
@@ -65,8 +65,7 @@ class DriverSettings:
 
 
 def driver_paths(settings: DriverSettings, driver: str) -> DriverPaths:
-    """Return the paths of an instance. Raises SocketPathError if the path of a socket is too
-    long."""
+    """Return the paths of a driver instance. Raises the same errors as ``DriverPaths.of``."""
     return DriverPaths.of(
         driver,
         Path(settings.registrar_dir),

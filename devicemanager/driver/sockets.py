@@ -27,7 +27,7 @@ AddServices = Callable[[grpc.Server], None]
 
 
 class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
-    """The two sockets of one instance, served from ``start`` to ``stop``. Thread-safe."""
+    """The two sockets of one driver instance, served from ``start`` to ``stop``. Thread-safe."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
         *,
         ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``services``: value of ``supported_versions``. GetInfo fails while ``ready()`` is
-        False."""
+        """``services``: the ``supported_versions`` in the response to GetInfo. GetInfo fails while
+        ``ready()`` is False."""
         self.driver = driver
         self.services = tuple(services)
         self.registration_socket = paths.registration_socket
@@ -80,7 +80,7 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
     def stop(self, grace: float = 0.2, *, leave_sockets: bool = False) -> None:
         """Stop serving and remove the sockets; calls in flight get ``grace`` seconds. Idempotent.
 
-        ``leave_sockets``: do not remove the files, like a driver that is killed.
+        ``leave_sockets``: stop immediately and leave the files, like a driver that is killed.
         """
         served, self._served = self._served, {}
         # Stop the registration socket first, so that the kubelet makes no further calls.
@@ -90,12 +90,12 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
             socket.close(0 if leave_sockets else grace).wait()
 
     def stop_service(self) -> None:
-        """Stop only the service socket, and leave its file. This breaks the connection."""
+        """Stop serving the service socket, but leave its file. The kubelet's connection breaks."""
         with contextlib.suppress(KeyError):
             self._served.pop(_SERVICE).close(0).wait()
 
     def start_service(self) -> None:
-        """Serve the service socket. It can be started again after ``stop_service``."""
+        """Serve the service socket, for the first time or again after ``stop_service``."""
         self._serve(_SERVICE, self.service_socket, self._add_services)
 
     def are_reachable(self) -> bool:

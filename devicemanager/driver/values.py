@@ -227,7 +227,7 @@ def _check_health(_instance: object, _attribute: object, health: str) -> None:
 
 @attrs.frozen
 class DeviceHealth:
-    """Health of a device; ``timeout`` seconds after the last report, it counts as unknown.
+    """Health of a device. It becomes Unknown ``timeout`` seconds after the last report.
 
     With the timeout 0, the kubelet uses its default of 30 seconds.
     """
@@ -237,6 +237,6 @@ class DeviceHealth:
     message: str = ""
     """Reason, as text for users; a kubelet cuts it to 1024 bytes."""
     pool: str = attrs.field(default="", kw_only=True)
-    """Name of the pool. Empty for the node's name, which is the pool of drivers with a single
-    pool."""
+    """Name of the device's pool. If empty, the pool is the default pool, which has the node's
+    name."""
     timeout: int = attrs.field(default=30, kw_only=True)

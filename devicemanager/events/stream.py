@@ -52,7 +52,7 @@ class EventKind(StrEnum):
     """The plugin that served a resource disconnected, and another registered plugin serves it
     now."""
     DEVICES_UPDATED = "devices-updated"
-    """A plugin sent a device list, and it was applied."""
+    """A plugin sent a device list, and the kubelet applied the list."""
     LIST_SUSPECT = "list-suspect"
     """A device list was applied, but part of it is probably a mistake of the plugin."""
     STREAM_ENDED = "stream-ended"
@@ -93,14 +93,14 @@ class EventKind(StrEnum):
     DEVICE_HEALTH = "device-health"
     """The health of an allocated device changed."""
     HEALTH_DROPPED = "health-dropped"
-    """A report of changed device health was dropped because ``health_updates`` is full. Also:
-    devices in a DRA driver's report were ignored."""
+    """A report of changed device health was dropped, because the queue ``health_updates`` is full.
+    Also: devices in a DRA driver's report were ignored."""
     UNKNOWN_RESOURCE = "unknown-resource"
     """A pod requests a resource that no plugin has registered, and runs without the resource."""
     CHECKPOINT_LOADED = "checkpoint-loaded"
     """The checkpoint was read at startup."""
     CHECKPOINT_WRITTEN = "checkpoint-written"
-    """The checkpoint is on disk."""
+    """The checkpoint was written to disk."""
     CHECKPOINT_FAILED = "checkpoint-failed"
     """The checkpoint could not be written or read."""
     CHECKPOINT_SET_ASIDE = "checkpoint-set-aside"
@@ -144,7 +144,7 @@ class EventKind(StrEnum):
     UNPREPARE_FAILED = "unprepare-failed"
     """The ResourceClaims of a pod could not be unprepared: the pod cannot end."""
     SLICES_WIPED = "slices-wiped"
-    """ResourceSlices were deleted, or could not be deleted."""
+    """The kubelet deleted ResourceSlices, or could not delete them."""
     DRA_STATE_LOADED = "dra-state-loaded"
     """The file ``dra_manager_state`` was read at startup."""
     DRA_STATE_FAILED = "dra-state-failed"
@@ -256,8 +256,8 @@ def notify(callbacks: Iterable[Callable[[T], None]], value: T, what: str) -> Non
 
 
 class EventStream:
-    """Publisher of events that stores the latest ``keep`` events and wakes threads that wait for
-    one; thread-safe."""
+    """Publisher of events. It stores the latest ``keep`` events, and wakes threads that wait for an
+    event. Thread-safe."""
 
     def __init__(self, clock: Clock | None = None, keep: int = 1000) -> None:
         self._clock = clock or SystemClock()

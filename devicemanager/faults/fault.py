@@ -54,7 +54,7 @@ AT = Option(
     "the action is executed when the fault is set",
     NOW,
 )
-"""Additional option of actions."""
+"""Additional option of actions, which are faults of the whole kubelet such as a restart."""
 
 
 def _is_resource_or_driver(name: str) -> bool:
@@ -83,7 +83,8 @@ def _fixed(options: Mapping[str, Any]) -> Mapping[str, Any]:
 class Fault:
     """A fault that can be set: its kind, its options, and when it fires.
 
-    Create faults with :meth:`of`, :meth:`parse` or :meth:`from_data`.
+    A fault *matches* when the kubelet reaches the fault's injection point for a plugin and a call
+    that the options select. Create faults with :meth:`of`, :meth:`parse` or :meth:`from_data`.
     :data:`devicemanager.faults.KINDS` has the kinds and their options.
     """
 
@@ -91,7 +92,7 @@ class Fault:
     times: int | None = None
     """Maximum number of times that the fault fires; None for no limit."""
     after: int = 0
-    """Number of matches before the fault can fire."""
+    """Number of matches at which the fault does not fire yet."""
     probability: float = 1.0
     """Probability that the fault fires at a match."""
     seed: int | None = None

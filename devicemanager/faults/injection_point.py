@@ -86,7 +86,7 @@ class Effect(Enum):
 
     @property
     def point(self) -> InjectionPoint | None:
-        """The injection point that implements this effect; None for an action."""
+        """The injection point where this effect happens; None for an action."""
         point: InjectionPoint | None = self.value[1]
         return point
 

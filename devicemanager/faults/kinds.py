@@ -1,4 +1,5 @@
-"""The table of all kinds of faults: what each kind does, its options, and its use by chaos.
+"""The table of all kinds of faults: what each kind does, its options, and its use by chaos, which
+chooses faults at random (``random_faults``).
 
 A row names the effect of its kind, and the effect names the injection point that implements
 it (``injection_point``). CONTRIBUTING.md has the steps to add a kind.
@@ -76,7 +77,7 @@ def _number(value: Any) -> float:
 
 
 def seconds(value: Any) -> float:
-    """Read a duration in seconds, at least 0."""
+    """Return a value as a number of seconds, at least 0. Raises ValueError for any other value."""
     number = _number(value)
     if not 0 <= number <= _MOST:
         raise ValueError("a number of seconds, at least 0")
@@ -99,7 +100,8 @@ def whole(least: int) -> Read:
 
 
 def probability(value: Any) -> float:
-    """Read a probability above 0 and at most 1."""
+    """Return a value as a probability, above 0 and at most 1. Raises ValueError for any other
+    value."""
     number = _number(value)
     if not 0 < number <= 1:
         raise ValueError("a number above 0, at most 1")  # 0 would be a fault that never fires
@@ -107,14 +109,15 @@ def probability(value: Any) -> float:
 
 
 def text(value: Any) -> str:
-    """Check that a value is a text of one line, and return it."""
+    """Return a value that is a text of one line. Raises ValueError for any other value."""
     if not isinstance(value, str) or "\n" in value:
         raise ValueError("a text of one line")
     return value
 
 
 def switch(value: Any) -> bool:
-    """Read ``true`` or ``false``, in upper or lower case, as a bool."""
+    """Convert ``true`` or ``false``, in upper or lower case, to a bool. Raises ValueError for any
+    other value."""
     words = {"true": True, "false": False}
     if str(value).lower() not in words:
         raise ValueError("true or false")
@@ -163,7 +166,8 @@ class Kind:
     ends_process: bool = False
     """True if the fault ends the kubelet's process."""
     chaos: Mapping[str, Sequence[Any]] | None = None
-    """Values that chaos chooses from, by option; None if chaos never chooses this kind."""
+    """Values from which chaos (random faults) chooses, by option; None if chaos never chooses this
+    kind."""
 
     @property
     def point(self) -> InjectionPoint | None:

@@ -37,9 +37,10 @@ class Usage:
     free: int
     """Healthy devices that are not allocated."""
     fits: tuple[int, ...]
-    """Number of further pods that the kubelet admits, for each size in ``SIZES``."""
+    """Number of further pods that the kubelet admits, for each number of devices per pod in
+    ``SIZES``."""
     aligned: bool = False
-    """True if ``fits`` considers the NUMA nodes of devices."""
+    """True if the NUMA nodes of a free device are known."""
 
     @property
     def lost_to_alignment(self) -> tuple[int, ...]:

@@ -26,8 +26,8 @@ class Whole:
 
 
 Fields: TypeAlias = "Mapping[str, Fields] | Sequence[Fields] | Whole"
-"""A mapping for the fields of an object, a list of one item for the items of a list, or
-``Whole``."""
+"""The fields to keep of a value: a mapping for an object, a list with one item for the items of a
+list, or ``Whole`` to keep the whole value."""
 
 
 def _is_quantities(value: Any) -> bool:
@@ -120,11 +120,11 @@ KINDS: Mapping[str, Mapping[str, Fields]] = {
     },
     "resourceclaimtemplates": {"metadata": _IDENTITY, "spec": {"spec": _CLAIM_SPEC}},
 }
-"""Fields by plural name of the kind."""
+"""Fields to keep of the objects of each kind, by plural name of the kind."""
 
 
 def kept(value: Any, fields: Fields) -> Any:
-    """Return a value with the named fields only."""
+    """Return a value without the fields that are not in ``fields``."""
     if isinstance(fields, Whole):
         return value
     if isinstance(fields, Mapping):

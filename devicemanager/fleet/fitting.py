@@ -100,8 +100,8 @@ def fit(
 ) -> Iterable[NodeFit]:
     """Return how many copies of a pod fit on each node, at most ``replicas``, sorted by node name.
 
-    Each node is counted alone, so the sum over all nodes can exceed ``replicas``. Raises
-    FleetError, and SnapshotError for an invalid snapshot.
+    Each node is counted alone, so the sum over all nodes can exceed ``replicas``. Raises FleetError
+    for a node whose data cannot be used, and SnapshotError for an invalid snapshot.
     """
     work = partial(_fit_on, candidate=candidate, replicas=replicas)
     return in_processes(work, fleet.nodes, processes)
@@ -196,9 +196,11 @@ def _key(value: Object) -> tuple[str, str]:
 
 
 def quota(fleet: Fleet, candidate: Candidate) -> Iterator[tuple[str, str, int]]:
-    """Yield the quotas that limit the pod: name, resource, and copies that each still allows.
+    """Yield the limits of ResourceQuotas that apply to the pod.
 
-    Quotas with scopes are left out. Raises FleetError for an invalid quantity.
+    Each item has the name of the quota, the resource, and the number of copies of the pod that the
+    quota still allows. Quotas with ``spec.scopes`` are left out. Raises FleetError for an invalid
+    quantity.
     """
     pod = candidate.pod
     for each in fleet.all("resourcequotas"):

@@ -46,9 +46,9 @@ class FleetSpecs(NodeSpecs):
         """Return the specs of virtual nodes that copy the nodes of a fleet.
 
         ``base`` has the settings that a fleet does not have. ``changes`` replaces the version or
-        the policies of the kubelets. At first, all devices are free, because the virtual nodes
-        have no pods yet. Simulated drivers publish the ResourceSlices of each node. Raises
-        FleetError, and SnapshotError for an invalid snapshot.
+        the policies of the kubelets. At first, all devices are free, because the virtual nodes have
+        no pods yet. Simulated drivers publish the ResourceSlices of each node. Raises FleetError
+        for a node whose data cannot be used, and SnapshotError for an invalid snapshot.
         """
         clock = SystemClock()
         nodes = [KubeletOfNode.of(node) for node in fleet.nodes]

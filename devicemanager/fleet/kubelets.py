@@ -36,7 +36,8 @@ class KubeletOfNode:
         """Return the state of a fleet's node, from its snapshot.
 
         ``facts`` is the snapshot if the caller has already read it; otherwise this function reads
-        it. Raises FleetError, and SnapshotError for an invalid snapshot.
+        it. Raises FleetError for a node whose data cannot be used, and SnapshotError for an invalid
+        snapshot.
         """
         node = SnapshotNode.of(facts or Node(snapshot_of(fleet_node)))
         version = fleet_node.version
@@ -92,7 +93,8 @@ class KubeletOfNode:
 
 
 def native_amounts(node: FleetNode) -> Mapping[str, str]:
-    """Return the allocatable resources of a node that no plugin provides, as quantities."""
+    """Return the allocatable CPU, memory and other resources of a node as quantities, without the
+    resources of plugins."""
     allocatable = node.object["status"].get("allocatable") or {}
     return {name: text for name, text in allocatable.items() if "/" not in name}
 

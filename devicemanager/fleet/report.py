@@ -52,11 +52,13 @@ class Total:
     healthy: int
     allocated: int
     fits: tuple[int, ...]
-    """Number of pods that still fit, for each of ``SIZES``."""
+    """Number of pods that still fit, for each number of devices per pod in ``SIZES``."""
     if_on_one_node: tuple[int, ...]
-    """Number of pods that would fit if all free devices were on one node, for each of ``SIZES``."""
+    """Number of pods that would fit if all free devices were on one node, for each number of
+    devices per pod in ``SIZES``."""
     lost_to_alignment: tuple[int, ...]
-    """Number of further pods that fit only without NUMA alignment, for each of ``SIZES``."""
+    """Number of further pods that fit only without NUMA alignment, for each number of devices per
+    pod in ``SIZES``."""
 
 
 def totals(nodes: Sequence[NodeUsage]) -> list[Total]:

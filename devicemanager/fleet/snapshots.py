@@ -44,7 +44,7 @@ def snapshot_of(node: FleetNode) -> Snapshot:
     """Return the node's snapshot from the fleet, or make one from API objects.
 
     If the snapshot is made from API objects, its ``parts`` describe what is assumed. Raises
-    FleetError, and SnapshotError for an invalid archive.
+    FleetError for invalid API objects, and SnapshotError for an invalid archive.
     """
     if node.archive is not None:
         from devicemanager.snapshot.reading import read_snapshot
@@ -90,8 +90,8 @@ def devices_of(node: FleetNode, field: str) -> dict[str, int]:
 
 
 def amounts(quantities: Mapping[str, object], where: str) -> dict[str, int]:
-    """Return quantities in whole units, rounded up. Raises FleetError, which begins with
-    ``where``."""
+    """Return quantities in whole units, rounded up. Raises FleetError for an invalid quantity; its
+    text begins with ``where``."""
     try:
         return {name: whole_units(parse_quantity(str(each))) for name, each in quantities.items()}
     except ValueError as error:
@@ -99,7 +99,8 @@ def amounts(quantities: Mapping[str, object], where: str) -> dict[str, int]:
 
 
 def device_pods(node: FleetNode) -> Iterator[Pod]:
-    """Yield the running pods of a node that request devices. Raises FleetError."""
+    """Yield the running pods of a node that request devices. Raises FleetError for an invalid
+    pod."""
     return (parsed(pod) for pod in node.running if _requests_devices(pod))
 
 

@@ -5,9 +5,10 @@ timers wait. Callbacks run one after the other, without the clock's lock, so a c
 and cancel timers. ``ManualClock`` has no thread. ``advance`` calls the callbacks of the timers
 that become due, in order; during a callback, the clock shows the due time of its timer.
 
-``call_at`` returns a function that cancels the timer. After that function has returned, the
-callback is not running and will not run, so the caller can free what the callback uses. This
-guarantee makes cancelling the difficult part of ``SystemClock`` (``_cancel``). Three cases:
+``call_at`` returns a function that cancels the timer. With ``SystemClock``, the callback is not
+running and will not run after that function has returned, so the caller can free what the callback
+uses. This guarantee makes cancelling the difficult part of ``SystemClock`` (``_cancel``). Three
+cases:
 
 1. The timer is waiting: remove it.
 2. The timer's callback is running on the timer thread: wait until it returns, unless the callback
@@ -29,8 +30,10 @@ from itertools import count
 from typing import Protocol
 
 Cancel = Callable[[], None]
-"""Function that cancels a timer and waits until the timer's callback is no longer running. It has
-no effect after the timer has fired."""
+"""Function that cancels a timer. It has no effect after the timer's callback has returned.
+
+With ``SystemClock``, the function also waits until a running callback has returned. A callback that
+cancels its own timer does not wait."""
 
 _Timer = tuple[float, int, Callable[[], None]]
 """Due time, unique number and callback of a timer; the number makes heap entries comparable."""
@@ -48,8 +51,7 @@ class Clock(Protocol):
     def call_at(self, when: float, callback: Callable[[], None]) -> Cancel:
         """Call ``callback`` once, on any thread, when ``monotonic()`` reaches ``when``.
 
-        Returns a function that cancels the timer. If ``when`` is far away, the callback can be
-        called too early and must read the clock again.
+        Returns a function that cancels the timer.
         """
 
 

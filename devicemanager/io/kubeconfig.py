@@ -35,9 +35,9 @@ def client_errors() -> Iterator[list[str]]:
     """Return a list to which the Kubernetes client's log messages are added, until the ``with``
     block ends.
 
-    Only errors that this thread logs to the root logger are collected. The list is the only way to
-    detect that the program of an ``exec`` entry failed: the client logs the failure and continues
-    without credentials.
+    Only errors that this thread logs to the root logger are collected. A kubeconfig can name a
+    credential program in an ``exec`` entry. If the program fails, the client only logs the failure
+    and continues without credentials. The list is the only way to detect this.
     """
     noted = _Noted(logging.ERROR)
     root = logging.getLogger()

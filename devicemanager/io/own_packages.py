@@ -52,14 +52,17 @@ _DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__
 
 
 def install() -> None:
-    """Install ``_Finder``, so that modules of this distribution import its packages. Idempotent."""
+    """Install ``_Finder``, so that this distribution's modules can import its hidden packages.
+
+    Idempotent.
+    """
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def loaded(name: str) -> ModuleType | None:
-    """Return the module of this distribution, such as ``podresources.errors``; None if it is not
-    loaded."""
+    """Return the module ``name`` of this distribution, such as ``podresources.errors``; None if the
+    module is not loaded."""
     prefixed = sys.modules.get(PREFIX + name)
     return sys.modules.get(name) if prefixed is None else prefixed
 

@@ -26,11 +26,11 @@ def retry(
     jitter: bool = False,
     report: Report | None = None,
 ) -> T:
-    """Call a function again while it raises an error of the type ``errors``; return its result.
+    """Call a function, and call it again after each error of the type ``errors``.
 
-    The wait between calls doubles from ``first_wait`` to ``longest_wait`` seconds. With
-    ``jitter``, each wait is a random part of this time. ``sleep`` is called to wait, and may return
-    early. ``report`` is called before each wait.
+    Returns the result of the function. The wait between calls doubles from ``first_wait`` to
+    ``longest_wait`` seconds. With ``jitter``, each wait is a random part of this time. ``sleep`` is
+    called to wait, and may return early. ``report`` is called before each wait.
 
     The last error is raised after ``attempts`` calls, after ``seconds``, or when ``stopping``
     returns True. An error of another type is raised immediately.

@@ -21,18 +21,18 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 def decode(data: bytes | bytearray | str, kind: type[T]) -> T:
     """Decode the JSON text ``data`` into a value of the type ``kind``.
 
-    Raises ``msgspec.DecodeError`` if the text is not JSON, ``msgspec.ValidationError`` if its value
-    does not have this type, and RecursionError if the value is nested too deeply.
+    Raises ``msgspec.DecodeError`` if the text is not JSON, and ``msgspec.ValidationError`` if the
+    value does not have this type. Raises RecursionError if the value is nested too deeply.
     """
     value: T = _decoder(kind).decode(data)
     return value
 
 
 def convert(value: object, kind: type[T], *, strict: bool = True) -> T:
-    """Convert a Python value to the type ``kind``. Raises ``msgspec.ValidationError`` if that is
-    impossible.
+    """Convert a Python value to the type ``kind``.
 
-    If ``strict`` is false, text such as ``"8"`` also counts as a number.
+    If ``strict`` is false, text such as ``"8"`` also counts as a number. Raises
+    ``msgspec.ValidationError`` if the value cannot be converted.
     """
     _decoder(kind)
     return msgspec.convert(value, kind, strict=strict)

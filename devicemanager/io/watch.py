@@ -123,8 +123,8 @@ class DirectoryWatch:
     """Watch on the files in one directory, without subdirectories; thread-safe.
 
     ``on_change`` is called on a thread of the watch, one change at a time. The callback must not
-    call :meth:`stop` or wait for a thread that calls it. A forked child process has no watch until
-    it calls :meth:`start`.
+    call :meth:`stop`, or wait for another thread that calls :meth:`stop`. A forked child process
+    has no watch until it calls :meth:`start`.
     """
 
     def __init__(

@@ -15,7 +15,10 @@ __all__ = ["FaultyFiles", "damage_files"]
 
 
 class FaultyFiles(FileOperations):
-    """File operations of the checkpoint: faults can delay a write or make it fail."""
+    """File operations of the checkpoint and of ``dra_manager_state``.
+
+    Injected faults can delay a write or make it fail.
+    """
 
     def __init__(self, faults: FaultRegistry) -> None:
         self._faults = faults

@@ -23,12 +23,14 @@ __all__ = ["bundle_of", "run_with_options"]
 def bundle_of(
     options: RunOptions, command: Sequence[str], rootfs: Path, cdi: Path | None = None
 ) -> Bundle:
-    """Return the OCI bundle of a container with these settings.
+    """Return the OCI bundle of a container that runs ``command`` with the settings ``options``.
 
-    ``cdi`` is the directory with CDI files; None selects the host's directories. Raises OciError
-    and CdiError for settings that cannot be applied on this host.
+    ``rootfs`` is the directory of the root file system. ``cdi`` is the directory with CDI files;
+    None selects the host's directories. Raises OciError and CdiError for settings that cannot be
+    applied on this host.
     """
-    # A network interface or an address that only root can use is a note, not an error.
+    # A network interface is a note, not an error: only root can move it. PCI devices are left out
+    # without a note: OCI has only annotations for them.
     notes = [
         f"network interface {each.host_name} is left out: only root can move it"
         for each in options.network_interfaces
@@ -51,7 +53,8 @@ def run_with_options(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command with the settings of a container, and return the completed process.
 
-    The ``stderr`` of the process begins with a line for each setting that could not be applied.
+    The ``stderr`` of the process begins with a line for each setting that could not be applied. PCI
+    devices are left out without such a line.
     """
     made = bundle_of(options, command, rootfs, cdi)
     done = run(made, backend, capture_output=True, text=True, timeout=timeout)

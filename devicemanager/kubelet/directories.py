@@ -165,9 +165,9 @@ class OwnedDirectory:
     def __init__(self, path: Path, parent: OwnedDirectory | None = None) -> None:
         """Create the directory (mode 0750) if it is missing, and open it.
 
-        ``parent`` is the open directory that contains it. Raises StartError for a link, a
-        directory of another user and a world-writable directory. The group may have any
-        permissions.
+        ``parent`` is the open parent directory; None to create all missing parents. Raises
+        StartError for a link, a directory of another user and a world-writable directory. The group
+        may have any permissions.
         """
         self.path = path
         name: str = os.fspath(path) if parent is None else path.name

@@ -1,9 +1,9 @@
 """Expected events and calls of a wait, and the search for them in order.
 
-Events and calls are recorded on different threads, and a call is recorded only when it has
-ended, so they can arrive in the wrong order. ``place`` defines one order for both. ``Watch``
-collects events and calls as they arrive, and returns them in this order. ``Search`` then looks
-for one ``Expected`` after another.
+Events and calls are recorded on different threads, and a call is recorded only when it has ended.
+Therefore they can arrive in the wrong order. ``place`` defines one order for both. ``Watch``
+collects events and calls as they arrive, and returns them in this order. ``Search`` then looks for
+one ``Expected`` after another.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Entry = Event | Call
 Place = tuple[int, int, int]
 """Position of an event or call among all events and calls, as three numbers that sort in order.
 
-An event has its number, 0 and 0. A call has the number of the latest event at the call's end, 1,
-and the call's number.
+The position of an event is (number of the event, 0, 0). The position of a call is (number of the
+latest event when the call ended, 1, number of the call).
 """
 
 
@@ -59,7 +59,8 @@ class Expected:
     """
 
     within: float
-    """Timeout in seconds, counted from the end of the previous step."""
+    """Timeout in seconds. It begins when the previous step was found. The timeout of the first step
+    begins with the wait."""
     kinds: frozenset[EventKind] = frozenset()
     resource: str | None = None
     pod: str | None = None
@@ -180,8 +181,8 @@ Step = Expected | EventKind | str
 class Watch:
     """Collector of all events and calls after the mark ``since``; a context manager.
 
-    It first collects the stored events and calls, then each new one. ``wake`` is called for every
-    new event and call, on the thread that published it.
+    The collector first takes the stored events and calls, then all new events and calls. ``wake``
+    is called for every new event and call, on the thread that published it.
     """
 
     def __init__(
@@ -259,8 +260,8 @@ class Search:
     def advance(self) -> float | None:
         """Find as many steps as possible among the collected events and calls.
 
-        Returns None if all steps are found, otherwise the seconds left for the first step that
-        is missing (``current``).
+        Returns None if all steps are found. Otherwise returns the seconds that are left until the
+        timeout of the first missing step, ``current``.
         """
         while (wanted := self.current) is not None:
             # Search from the beginning: an entry with an earlier place may have arrived late.

@@ -32,9 +32,9 @@ class GpuStats:
     """ID of the device, which the NVIDIA device plugin sets to the UUID of the GPU."""
     model: str
     pod: Pod | None
-    """Pod of the running container to which the GPU is allocated; None if there is none."""
+    """Pod whose running container uses the GPU; None if no running container uses it."""
     container: str
-    """Name of the running container to which the GPU is allocated; empty if there is none."""
+    """Name of the running container that uses the GPU; empty if no running container uses it."""
     utilization: float
     """Utilization of the GPU in percent."""
     used: int

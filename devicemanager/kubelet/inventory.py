@@ -19,12 +19,12 @@ __all__ = ["DeviceStatus", "PluginStatus", "devices", "plugins"]
 
 @attrs.frozen
 class PluginStatus:
-    """The plugin that serves a resource, and the number of its devices."""
+    """The plugin that serves a resource, and the numbers of devices of the resource."""
 
     resource: str
     endpoint: str
-    """File name of the plugin's socket. If the plugin watcher found the plugin, it is the path of
-    the socket. If only the checkpoint names the resource, it is the resource name."""
+    """File name of the plugin's socket. For a plugin that the plugin watcher found: the path of the
+    socket. For a resource that only the checkpoint names: the resource name."""
     connected: bool
     """True while the plugin's ListAndWatch stream is open; False during the grace period."""
     pre_start_required: bool
@@ -44,9 +44,9 @@ class DeviceStatus:
     numa_nodes: tuple[int, ...] | None
     """The device's NUMA nodes; None for a device without topology."""
     pod: str | None = None
-    """UID of the pod that the device is allocated to; None if it is free."""
+    """UID of the pod that the device is allocated to; None if the device is free."""
     container: str | None = None
-    """Name of the container that the device is allocated to; None if it is free."""
+    """Name of the container that the device is allocated to; None if the device is free."""
 
 
 def plugins(state: State) -> tuple[PluginStatus, ...]:

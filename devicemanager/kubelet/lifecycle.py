@@ -50,7 +50,7 @@ class Lifecycle:
 
     @property
     def process(self) -> KubeletProcess | None:
-        """The running process; None if the kubelet is stopped."""
+        """The running process; None if the kubelet is stopped, and in a forked child."""
         return None if self.is_forked else self._process
 
     @property
@@ -69,7 +69,8 @@ class Lifecycle:
     def start(self) -> KubeletProcess:
         """Start a process and return it.
 
-        Raises StartError if it cannot start, and RequestError if a process is already running.
+        Raises StartError if the process cannot start, and RequestError if a process is already
+        running.
         """
         with self._changing():
             if self._process is not None:

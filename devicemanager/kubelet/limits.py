@@ -84,8 +84,8 @@ def as_start_error() -> Iterator[None]:
 def reason(error: BaseException) -> str:
     """Describe an error in one line.
 
-    For an error of the operating system, the line is its text, after the file name if the error
-    has one.
+    For an error of the operating system, the line is the text of the error. If the error names a
+    file, the file name comes first.
     """
     if isinstance(error, MemoryError):
         return "out of memory"  # its own text is empty

@@ -113,8 +113,8 @@ class MockKubelet:
         clock: Clock | None = None,
         runtime: ContainerRuntime | None = None,
     ) -> None:
-        """``runtime`` starts the containers, for example an ``NriRuntime``. The caller starts and
-        closes it."""
+        """``runtime`` starts the containers, for example an ``NriRuntime``. The caller must start
+        and close the runtime."""
         check_arguments(root, settings, clock)
         self._runtime = runtime
         self.settings = settings or Settings()
@@ -122,9 +122,9 @@ class MockKubelet:
         self.clock = clock or SystemClock()
         """The kubelet's clock; a test can control time with a ``ManualClock``."""
         self.events = EventStream(self.clock)
-        """Everything that happens in the kubelet, over all restarts."""
+        """Events of the kubelet, over all restarts."""
         self.calls = CallLog(self.events, self.settings.calls_kept, self.settings.calls_bytes)
-        """Every RPC between the kubelet and its plugins, over all restarts."""
+        """Log of the RPCs between the kubelet and its plugins, over all restarts."""
         # Without flushes, files need not be on a disk. Some file systems, such as ext4, start to
         # write a file to the disk when it replaces another one.
         in_memory = self.settings.durability is Durability.PROCESS
@@ -162,7 +162,8 @@ class MockKubelet:
         """Start the kubelet. Pods from before a ``stop`` are admitted again.
 
         Raises StartError, with a text of one line, if the kubelet cannot start, and RequestError if
-        it is already running. Raises KubeletPanic with a quirk that makes the real kubelet panic.
+        it is already running. Raises KubeletPanic if ``Settings.quirks`` enables a bug that makes
+        the real kubelet panic.
         """
         # Outside the lifecycle's lock: an admission calls plugins, and a stop must not wait for it.
         process = self._life.start()
@@ -224,8 +225,8 @@ class MockKubelet:
         """Reboot the node: all containers stop, and every pod is admitted again.
 
         A pod is rejected if its plugin has not re-registered. With ``Settings.wait_for_plugin``,
-        its admission waits for the plugin. Raises StartError or StopError if the start or
-        the stop fails.
+        the admission of the pod waits for the plugin. Raises StartError or StopError if the start
+        or the stop fails.
         """
         self._resume(self._life.replace(self._go_down))
 
@@ -258,8 +259,8 @@ class MockKubelet:
     def sources_ready(self) -> None:
         """Declare that all pods of the node are known; devices of unknown pods become free.
 
-        Without this call, a kubelet that starts with a checkpoint keeps the devices of unknown pods
-        until every pod in the checkpoint has been admitted again. Raises RequestError if the
+        Without this call, a kubelet with a checkpoint keeps the devices of unknown pods until every
+        pod in the checkpoint has been admitted again. Raises RequestError if the
         kubelet is stopped.
         """
         self._pods.workers.sources_ready()
@@ -367,20 +368,23 @@ class MockKubelet:
         ``kubernetes``. Init containers start in order, then app containers, with
         PreStartContainer if the plugin requires it.
 
-        ``claims`` are the pod's allocated ResourceClaims, which DRA drivers prepare: a dict, YAML
-        text, a path, an object of the package ``kubernetes``, or a list of these, in v1, v1beta2 or
-        v1beta1. ResourceClaims in the text or file of the manifest are used, too. With ``reserve``,
-        the claims are reserved for the pod. A claim that the pod's spec does not name is assigned
-        to an entry of ``spec.resourceClaims`` with a template: the pod becomes the owner of the
-        claim, and the pod's status gets the name of the claim. Without ``reserve``, claims and pod
-        are not changed. If the claims cannot be prepared, the pod is admitted and stays Pending,
-        and its containers have the error. The kubelet tries again after a minute of its clock, or
-        in ``resync``.
+        ``claims`` are the pod's allocated ResourceClaims, which DRA drivers prepare. Valid forms
+        are a dict, YAML text, a path, an object of the package ``kubernetes``, or a list of these.
+        Valid API versions are v1, v1beta2 and v1beta1. ResourceClaims in the text or file of the
+        manifest are used, too. If the claims cannot be prepared, the pod is admitted and stays
+        Pending, and its containers have the error. The kubelet tries again after a minute of its
+        clock, or in ``resync``.
 
-        After ``resource_claims.offer``, the kubelet allocates claims without an allocation, like
-        the scheduler, and creates claims from templates. These claims are released when the pod has
-        ended. The pod also gets a claim for each extended resource that a DeviceClass serves,
-        unless a device plugin has allocatable devices of the resource.
+        With ``reserve``, the claims are reserved for the pod. If the pod's spec does not name a
+        claim, the claim is assigned to an entry of ``spec.resourceClaims`` that has a template. The
+        pod becomes the owner of this claim, and the pod's status gets the name of the claim.
+        Without ``reserve``, claims and pod are not changed.
+
+        After a call of ``resource_claims.offer``, the kubelet also does the work of the scheduler
+        and of the claim controller. It creates claims from templates, and allocates all claims that
+        have no allocation. These claims are released when the pod has ended. The pod also gets a
+        claim for its extended resources that DeviceClasses serve. A resource is not included if a
+        device plugin has allocatable devices of the resource.
 
         A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason and
         message. Raises ManifestError for a manifest that the API server would not accept, and
@@ -440,11 +444,11 @@ class MockKubelet:
         return self._pods.restore(manifest, devices, statuses, start_time)
 
     def start_pod(self, uid: str) -> None:
-        """Start, in order, every container of an admitted pod that was never started.
+        """Start the containers of an admitted pod that were never started, in order.
 
-        A container that cannot be started stays waiting; call this method again to retry. If it
-        is an init container, no further container is started. Raises RequestError for an unknown
-        UID and for a pod that has ended or is being deleted.
+        A container that cannot be started stays waiting; call this method again to retry. After an
+        init container that cannot be started, no further container is started. Raises RequestError
+        for an unknown UID and for a pod that has ended or is being deleted.
         """
         self._pods.workers.start(uid)
 
@@ -463,7 +467,7 @@ class MockKubelet:
         self._pods.update_pod(manifest, generation)
 
     def complete_resize(self, uid: str) -> None:
-        """Internal: complete a resize that is in progress."""
+        """Internal: complete the in-place resize of a pod."""
         self._pods.workers.complete_resize(uid)
 
     def check_static(self, pod: Pod) -> None:
@@ -506,8 +510,8 @@ class MockKubelet:
 
         Running containers exit with ``exit_code``, and the pod's devices become free. The pod
         stays known, in phase Succeeded or Failed, until ``terminate``. With a ``reason``, such as
-        ``Evicted``, its phase is Failed regardless of the exit codes. ``disruption`` is the
-        message of its condition ``DisruptionTarget``. A pod that has ended does not change.
+        ``Evicted``, the pod's phase is Failed regardless of the exit codes. ``disruption`` is the
+        message of the pod's condition ``DisruptionTarget``. A pod that has ended does not change.
         Raises RequestError for an unknown UID.
 
         docs/testing-plugins.md compares this with ``finish``, ``delete`` and ``terminate``.
@@ -583,7 +587,7 @@ class MockKubelet:
     # -- containers ------------------------------------------------------------------
 
     def start_container(self, uid: str, container: str) -> RunOptions:
-        """Start a container of an admitted pod and return the merged settings of its devices.
+        """Start a container of an admitted pod, and return the merged settings of all its devices.
 
         Calls PreStartContainer if the plugin requires it, and allocates devices if the container
         has none. Raises AllocationError, with the kubelet's text, if the container must not
@@ -592,7 +596,7 @@ class MockKubelet:
         return self._pods.workers.start_container(uid, container)
 
     def container_options(self, uid: str, container: str) -> RunOptions:
-        """Return the merged settings that a container got at its last start.
+        """Return the merged device settings that a container got at its last start.
 
         Raises RequestError for an unknown pod or container, and for a container that was never
         started.
@@ -610,17 +614,16 @@ class MockKubelet:
         timeout: float | None = None,
         cdi: str | os.PathLike[str] | None = None,
     ) -> CompletedProcess[str]:
-        """Run a command with a container's variables, mounts and devices, without root. Return its
-        output.
+        """Run a command with a container's environment variables, mounts and devices, without root.
 
-        The command gets the variables, mounts, device nodes and CDI edits of the container. Its
-        root file system is the directory ``rootfs``, read-only. ``backend`` is ``crun``, ``runc``
-        or ``namespaces``; the default is the first of these that this machine has. ``cdi`` is a
-        directory with CDI files; the default is the host's directories. ``stderr`` begins with a
-        line for each setting that is not possible without root. Raises RequestError as
-        ``container_options`` does, and for an unknown backend. Raises OciError and CdiError for
-        settings that cannot be applied on this host, and ``subprocess.TimeoutExpired`` after
-        ``timeout`` seconds.
+        Returns the completed process with its output. The command gets the variables, mounts,
+        device nodes and CDI edits of the container. The root file system of the command is the
+        directory ``rootfs``, read-only. ``backend`` is ``crun``, ``runc`` or ``namespaces``; the
+        default is the first of these that this machine has. ``cdi`` is a directory with CDI files;
+        the default is the host's directories. ``stderr`` begins with a line for each setting that
+        is not possible without root. Raises RequestError as ``container_options`` does, and for an
+        unknown backend. Raises OciError and CdiError for settings that cannot be applied on this
+        host, and ``subprocess.TimeoutExpired`` after ``timeout`` seconds.
         """
         from devicemanager.kubelet.container_runs import run_with_options
 
@@ -849,9 +852,9 @@ class MockKubelet:
         ``containers`` has the IDs of each container: ``[{"gpu-0"}, {"gpu-1"}]``. The IDs need not
         exist. Lists and tuples are sent in their order, other iterables sorted.
 
-        Returns the settings of each container response that the plugin sent. Raises RpcError if
-        the call fails, and RequestError for invalid arguments or if no plugin is connected. Raises
-        WireError for a typed device that is not of kind filesystem, netlink or pci.
+        Returns the settings of each container response that the plugin sent. Raises RpcError if the
+        call fails, and RequestError for invalid arguments or if no plugin is connected. Raises
+        WireError if a device in ``typed_devices`` is not of kind filesystem, netlink or pci.
         """
         return self._direct.allocate(resource, ids, containers, timeout)
 
@@ -879,7 +882,7 @@ class MockKubelet:
         self._direct.pre_start(resource, ids, timeout)
 
     def options(self, resource: str, *, timeout: float = 10.0) -> PluginOptions:
-        """Call the plugin's GetDevicePluginOptions and return its options.
+        """Call GetDevicePluginOptions, and return the plugin's options.
 
         Raises RpcError if the call fails, and RequestError if no plugin is connected.
         """
@@ -1007,23 +1010,24 @@ class MockKubelet:
         }
 
     def publish(self, pool: ClaimSource) -> None:
-        """Publish device pools, given as dict, YAML text, path or object, as a driver does.
+        """Publish device pools of structured claims, as a driver does.
 
-        A pool of the same name is replaced; allocated devices stay allocated. Objects of other
-        kinds are applied, too. Raises InvalidObject with a line for each broken rule, and
-        ClaimsError if the pool belongs to another driver.
+        ``pool`` is a dict, YAML text, a path or an API object. A pool of the same name is replaced;
+        allocated devices stay allocated. Objects of other kinds are applied, too. Raises
+        InvalidObject with a line for each broken rule, and ClaimsError if the pool belongs to
+        another driver.
         """
         self._apply(pool)
 
     def define(self, device_class: ClaimSource) -> None:
-        """Define device classes as an administrator does.
+        """Define device classes of structured claims, as an administrator does.
 
         Accepts the same forms and raises the same errors as ``publish``.
         """
         self._apply(device_class)
 
     def claim(self, claim: ClaimSource) -> None:
-        """Create claims as a user does. Accepts the same forms as ``publish``.
+        """Create structured claims, as a user does. Accepts the same forms as ``publish``.
 
         A pod that names a claim in ``spec.resourceClaims`` gets the claim's devices. Raises the
         same errors as ``publish``, and ClaimsError for a change of an allocated claim.

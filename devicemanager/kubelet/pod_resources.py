@@ -47,9 +47,10 @@ def prepare(
 ) -> Mapping[str, Method] | None:
     """Return the data that a fault needs when it fires; called when the fault is set.
 
-    For ``stale-pod-resources``, the data are methods by gRPC path, which use a copy of the present
+    The fault ``stale-pod-resources`` makes calls return the state at the time when the fault was
+    set. For this fault, return PodResources methods, by gRPC path, that read a copy of the present
     state of ``source``. ``source`` is None if the kubelet is stopped; the methods then return empty
-    lists. For other faults, returns None.
+    lists. For other faults, return None.
     """
     if fault.kind.effect is not Effect.STALE_POD_RESOURCES:
         return None

@@ -66,7 +66,8 @@ class NodePodsSource:
         self._workers = workers
         self._events = events
         self.dropped = 0
-        """Number of events that closed the queue of a watch."""
+        """Number of watch events that were dropped because the queue of a watch was full. Each
+        dropped event ended the watch."""
         # Guards the fields below, and orders the events of one pod. The locks of the store and
         # the manager are taken under it; none of their holders takes this one.
         self._lock = threading.Lock()
@@ -85,12 +86,13 @@ class NodePodsSource:
         return not self._awaits_sources or self._workers.is_sources_ready
 
     def pods(self) -> Sequence[bytes]:
-        """Return all pods encoded, sorted by UID."""
+        """Return all pods as encoded core/v1 Pod messages, sorted by UID."""
         records = sorted(self._store.records(), key=lambda record: record.pod.uid)
         return [self._bytes(record) for record in records]
 
     def pod(self, uid: str) -> bytes | None:
-        """Return the encoded pod with this UID; None if the UID is unknown."""
+        """Return the pod with this UID as an encoded core/v1 Pod message; None if the UID is
+        unknown."""
         record = self._store.get(PodUid(uid))
         return None if record is None else self._bytes(record)
 

@@ -261,8 +261,8 @@ class KubeletProcess:
             raise StartError(str(error)) from error
 
     def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the counters of Pods API calls and of dropped events, as far as this kubelet
-        version has these metrics.
+        """Return the metrics of the Pods API that this kubelet version has: calls and dropped watch
+        events.
 
         The keys are (metric name, status code); dropped events have an empty status code.
         """

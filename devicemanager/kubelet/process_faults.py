@@ -59,7 +59,10 @@ class FaultActions:
         self._keeps_sockets = False  # used only while a process is replaced
 
     def registry(self, events: EventStream) -> FaultRegistry:
-        """Create the fault registry. It calls this object to execute actions. Called once."""
+        """Create the fault registry, which calls this object to execute actions.
+
+        Call this method only once.
+        """
         self._faults = FaultRegistry(self._clock, events, self)
         self._responses = FaultyResponses(self._faults)
         self._pods_faults = PodsFaults(self._faults)
@@ -71,21 +74,21 @@ class FaultActions:
         return FaultEquipment(self._faults, self._responses, self._pods_faults, keeps)
 
     def prepare(self, fault: Fault) -> object:
-        """Collect the data that a fault needs when it fires; called when the fault is set."""
+        """Return the data that a fault needs when it fires; called when the fault is set."""
         process = self._life.process
         source = None if process is None else process.pod_source
         return prepare(fault, source, api_profile(self._settings))
 
     def execute(self, fault: Fault, context: FaultContext) -> None:
-        """Execute an action on the calling thread.
+        """Execute the action of a fault on the calling thread.
 
-        Raises RequestError if the kubelet is stopped and the action needs its streams or sockets.
+        Raises RequestError if the kubelet is stopped and the action needs streams or sockets.
         Errors of a start or a stop are raised, too.
         """
         _ACTIONS[fault.kind.effect](self, fault, context, self._stops)
 
     def start(self, fault: Fault, context: FaultContext) -> None:
-        """Execute the fault's action on another thread, and report its errors."""
+        """Execute the action of a fault on another thread. Pass errors to ``on_error``."""
         # Read before the thread starts: a stop after this moment cancels the action.
         stops = self._stops
         act = _ACTIONS[fault.kind.effect]
@@ -97,7 +100,7 @@ class FaultActions:
         ).start()
 
     def cancel(self) -> None:
-        """Cancel what the actions would still do later, such as starting the kubelet again.
+        """Cancel the pending steps of all actions, such as a later start of the kubelet.
 
         Called when the user stops the kubelet.
         """

@@ -84,6 +84,6 @@ class LazyResourceClaims:
         return ApiClaims.open(self._kubeconfig, self._node, self._changed)
 
     def clear(self) -> None:
-        """Delete all claims in memory."""
+        """Delete all claims and other DRA objects in memory."""
         if self._in_memory is not None:
             self._in_memory.clear()

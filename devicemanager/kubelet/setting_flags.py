@@ -16,26 +16,26 @@ class Flag(NamedTuple):
     """Command-line flag for one field of ``Settings``."""
 
     field: str
-    """The field of ``Settings``."""
+    """Name of the field of ``Settings``."""
     group: str
     """Group in ``--help``: version, topology, admission or serving."""
     metavar: str
     """Unit or form of the value; empty for a flag without a value."""
     help: str
-    """One line, without the default."""
+    """Text in ``--help``: one line, without the default."""
     kind: type[int] | type[float] | type[str] = str
     least: float | None = None
-    """Smallest number accepted."""
+    """Smallest number that the flag accepts; None means no lower bound."""
     default: str = ""
     """The default as ``--help`` shows it; empty to show none."""
     name: str = ""
     """Name of the flag without dashes; empty if it is the name of the field."""
     choices: tuple[str, ...] = ()
     repeated: bool = False
-    """True if a command line can have the flag several times. The field has all these values."""
+    """True if a command line can have the flag several times. The field gets all the values."""
     off: str = ""
-    """Name of another flag, without a value, that removes the limit by setting the field to
-    None."""
+    """Name of a second flag, such as ``no-rate-limit``, which has no value. It sets the field to
+    None, and so removes the limit. Empty for a field without such a flag."""
 
     @property
     def option(self) -> str:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from devicemanager.core.quantity import Quantity
 
 QUIRKS: Mapping[str, str] = MappingProxyType({name: each.text for name, each in _ALL.items()})
-"""Known bugs of the kubelet that can be enabled: effects by name."""
+"""Known bugs of the kubelet that can be enabled. Maps the name of a bug to its effect."""
 
 KUBELET_LIST_LIMIT = 4 * 1024 * 1024
 
@@ -170,8 +170,7 @@ def _as_gates(value: Any) -> Mapping[str, bool]:
 
 
 def _options_rejected(settings: Settings) -> str:
-    """Return the kubelet's error for topology options whose feature gates are disabled; empty if
-    there are none.
+    """Return the kubelet's error for topology options whose feature gates are disabled.
 
     Follows cmd/kubelet/app/server.go, v1.28.
     """
@@ -236,12 +235,12 @@ class Settings:
         default=500, validator=_number(1, none=True, whole=True)
     )
     """Number of registrations that all plugin processes may have together. One process can have at
-    most a quarter of the free registrations, so that processes that fork leave some to others. None
-    means no limit, as in the real kubelet. Plugins in the kubelet's own process are not counted.
-    DRA drivers are counted separately, with the same limits."""
+    most a quarter of the registrations that are left. So processes that fork cannot use all
+    registrations. None means no limit, as in the real kubelet. Plugins in the kubelet's own process
+    are not counted. DRA drivers are counted separately, with the same limits."""
     pod_resources_qps: float | None = attrs.field(validator=_number(none=True, above=True))
     """Rate limit of PodResources, and of the Pods API, in requests per second. None means no limit.
-    The default is 100 if the version has a limit."""
+    The default is 100, or None if the kubelet version has no limit."""
 
     @pod_resources_qps.default
     def _pod_resources_qps(self) -> float | None:
@@ -250,19 +249,20 @@ class Settings:
     pod_resources_burst: int = attrs.field(default=10, validator=_number(1, whole=True))
     """Number of requests that may exceed the rate limit in a burst."""
     pod_resources_list_inactive: bool = attrs.field(validator=_is(bool, "True or False"))
-    """True if v1 List includes rejected and finished pods until they are deleted (k/k#132028). The
-    default depends on the version. v1alpha1 List always includes these pods."""
+    """True if List of PodResources v1 includes rejected and finished pods until they are deleted
+    (kubernetes/kubernetes#132028). The default depends on the version. List of v1alpha1 always
+    includes these pods."""
 
     @pod_resources_list_inactive.default
     def _pod_resources_list_inactive(self) -> bool:
         return self.behaviour.list_inactive
 
     calls_kept: int = attrs.field(default=5000, validator=_number(0, whole=True))
-    """Number of calls that ``MockKubelet.calls`` stores: up to this number of calls made for pods,
-    and up to this number of other calls. 0 records no calls."""
+    """Maximum number of calls that ``MockKubelet.calls`` stores. The maximum applies to calls made
+    for pods, and separately to all other calls. With 0, no calls are recorded."""
     calls_bytes: int = attrs.field(default=16 << 20, validator=_number(0, whole=True))
-    """Bytes of requests, responses and error texts that ``MockKubelet.calls`` stores: up to this
-    size for calls made for pods, and up to this size for other calls."""
+    """Maximum size, in bytes, of the requests, responses and error texts that ``MockKubelet.calls``
+    stores. The maximum applies to calls made for pods, and separately to all other calls."""
     health_queue_size: int = attrs.field(default=100, validator=_number(1, whole=True))
     """Number of reports of changed device health that are stored until they are read; further
     reports are dropped."""
@@ -302,8 +302,8 @@ class Settings:
     on, as Kubernetes quantities such as ``2``, ``"500m"`` or ``"8Gi"``. Resources that are not
     named are not checked."""
     providers: tuple[HintProvider, ...] = ()
-    """Hint providers of topology alignment other than devices, such as ``CpuProvider`` for
-    exclusive CPUs and ``MemoryProvider`` for memory."""
+    """Hint providers of the Topology Manager other than the device manager, such as ``CpuProvider``
+    for exclusive CPUs and ``MemoryProvider`` for memory."""
     numa: NumaTopology | None = attrs.field(
         default=None,
         validator=_is(
@@ -318,7 +318,8 @@ class Settings:
     claims_admin_namespaces: frozenset[str] | None = attrs.field(
         default=None, converter=_as_namespaces
     )
-    """Namespaces whose claims may use classes with admin access; None allows all."""
+    """Namespaces whose structured claims may use device classes with admin access. None allows all
+    namespaces."""
     kubeconfig: Path | None = attrs.field(default=None, converter=_as_path)
     """Kubeconfig of the API server that has the ResourceClaims and ResourceSlices of this node.
     With None, the caller passes ResourceClaims to the kubelet."""

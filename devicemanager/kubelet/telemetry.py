@@ -85,8 +85,10 @@ class NodeTelemetry:
             return tuple([(each.pod, (*each.statuses.values(),)) for each in self._pods.records()])
 
     def usage(self, now: float) -> NodeStats | None:
-        """Return the CPU and memory that the node and its pods use at ``now``, in seconds since the
-        epoch; None for a node that is not in a cluster."""
+        """Return the CPU and memory usage of the node and its pods at the time ``now``.
+
+        ``now`` is in seconds since the epoch. Returns None for a node that is not in a cluster.
+        """
         from devicemanager.kubelet.pods.usage import node_stats
 
         return node_stats(self._pods, now)
@@ -158,7 +160,7 @@ class Telemetry(NodeTelemetry):
         return DraStatus() if manager is None else manager.status()
 
     def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
-        """Count calls to the Pods API since the kubelet started, and dropped events of watches.
+        """Return the numbers of Pods API calls and dropped watch events since the kubelet started.
 
         The keys are (metric name, ``status_code``); dropped events have no status code. Empty while
         the kubelet is stopped.

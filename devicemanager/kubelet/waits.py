@@ -133,18 +133,21 @@ class Waits:
         return number if isinstance(number, Mark) else Mark(number, now.call)
 
     def event(self, expected: Expected, since: Mark | int | None, after: int | None) -> Event:
-        """Wait for one event after the mark ``since`` or after event number ``after``, and return
-        it."""
+        """Wait for the event that ``expected`` describes, and return the event.
+
+        The event must come after the mark ``since``, or after the event with the number ``after``.
+        """
         (found,) = self.sequence([expected], self.mark(since, after))
         return cast(Event, found)
 
     async def event_async(self, expected: Expected, since: Mark | int | None) -> Event:
-        """Wait for one event as ``event`` does, without blocking the running event loop."""
+        """Wait as ``event`` does, without blocking the running event loop."""
         (found,) = await self.sequence_async([expected], self.mark(since))
         return cast(Event, found)
 
     def call(self, expected: Expected, since: Mark | None) -> Call:
-        """Wait for one call after the mark ``since``, and return it."""
+        """Wait for the call that ``expected`` describes, after the mark ``since``. Return the
+        call."""
         (found,) = self.sequence([expected], since)
         return cast(Call, found)
 

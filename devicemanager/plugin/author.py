@@ -34,8 +34,8 @@ NameLists = Iterable[str] | Iterator[Iterable[str]]
 class Plugin(ABC):
     """Base class for the plugin of one resource. Override ``devices`` and ``allocate``.
 
-    All other methods are optional. If you override ``preferred_allocation`` or
-    ``pre_start_container``, the kubelet calls it. These two methods and ``allocate`` can run in
+    All other methods are optional. The kubelet calls ``preferred_allocation`` and
+    ``pre_start_container`` only if you override them. These two methods and ``allocate`` can run in
     several threads concurrently.
     """
 
@@ -43,19 +43,20 @@ class Plugin(ABC):
     def devices(self) -> DeviceLists:
         """Return the devices: a list, or a generator that yields the whole list at each change.
 
-        A device is a :class:`Device`, or a string: the ID of a healthy device. The framework calls
-        this method after ``start``, and calls it again later only if it raises. The error is then
-        logged, and the last list stays valid until the next list. The method has its own thread, so
-        it can block forever.
+        A device is a :class:`Device`, or a string: the ID of a healthy device. This package (the
+        *framework*) calls the method after ``start``. If the method raises, the framework logs the
+        error and calls the method again later. Until the next list, the last list stays valid. The
+        method has its own thread, so it can block forever.
         """
 
     @abstractmethod
     def allocate(self, device_ids: Sequence[str]) -> ContainerSettings | None:
         """Return the settings of the container that gets these devices; None for no settings.
 
-        All IDs are in the newest list, sorted and distinct; their devices are healthy. If this
-        method raises, the pod is rejected with the error's type and text. The kubelet does not
-        report freed devices, so it can allocate the same IDs again at any time.
+        All IDs are in the newest list, sorted and distinct. Their devices are healthy, unless
+        ``PluginSettings.reject_unhealthy`` is False. If this method raises, the pod is rejected
+        with the error's type and text. The kubelet does not report freed devices, so it can
+        allocate the same IDs again at any time.
         """
 
     def preferred_allocation(
@@ -75,7 +76,7 @@ class Plugin(ABC):
     def start(self) -> None:  # noqa: B027 - a hook that most plugins leave empty
         """Prepare the resource before it is served. If this method raises, it is called again.
 
-        The setting ``start_attempts`` is the maximum number of calls (default: 3).
+        ``PluginSettings.start_attempts`` is the maximum number of calls (default: 3).
         """
 
     def stop(self) -> None:  # noqa: B027 - see start

@@ -1,7 +1,7 @@
 """Newest device list of a resource, for which ListAndWatch streams wait.
 
 Only the newest list is stored. Each stream remembers the version that it sent last, so every
-stream sends every update.
+stream sends the newest list. A slow stream skips earlier lists.
 """
 
 from __future__ import annotations
@@ -123,7 +123,10 @@ class DeviceList:
 
 
 def normalise(devices: Iterable[Device | str]) -> dict[str, Device]:
-    """Return the devices by ID. For a repeated ID, use the last device, as the kubelet does."""
+    """Return the devices by ID. For a repeated ID, use the last device, as the kubelet does.
+
+    Raises TypeError for an entry that is not a Device or an ID.
+    """
     listed: dict[str, Device] = {}
     for entry in devices:
         device = Device(entry) if isinstance(entry, str) else entry

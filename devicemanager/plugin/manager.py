@@ -297,7 +297,7 @@ class Manager:
 
 
 class ManagedPlugin:
-    """Base class of plugins that have a manager with one resource. Thread-safe.
+    """Base class of plugins that serve one resource with their own :class:`Manager`. Thread-safe.
 
     A context manager: entering it starts serving, leaving it stops.
     """

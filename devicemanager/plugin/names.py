@@ -23,7 +23,7 @@ def check_resource_name(resource: object) -> None:
 
 
 def check_namespace(namespace: object) -> None:
-    """Raise ConfigurationError if kubelets reject all names ``<namespace>/<last name>``."""
+    """Raise ConfigurationError if kubelets reject all resource names in this namespace."""
     if not isinstance(namespace, str):
         raise ConfigurationError(
             f"invalid namespace {namespace!r}: use a domain such as vendor.com"

@@ -1,4 +1,6 @@
-"""Decide the next action of a resource from an observation of sockets and streams. Pure.
+"""Decide the next action of a resource from an observation of sockets and streams.
+
+The decision has no side effects.
 
 A registration can be lost in three ways: the kubelet's socket was replaced, the plugin's socket
 was removed, or the last ListAndWatch stream ended. File events only trigger an observation, and
@@ -31,10 +33,11 @@ class Action(Enum):
 class Observation:
     """State of a resource's sockets and streams at ``now``, in seconds of the monotonic clock.
 
-    ``kubelet`` identifies the kubelet's current socket; None: there is no kubelet.
-    ``served_kubelet`` identifies the kubelet's socket at the start of the plugin's server; None:
-    there is no server. ``own_socket`` is True if the plugin's socket exists. ``short_streams``
-    counts consecutive registrations whose ListAndWatch stream ended early.
+    ``kubelet`` identifies the kubelet's current socket; None: no kubelet runs. ``served_kubelet``
+    identifies the kubelet's socket at the start of the plugin's server; None: the plugin is not
+    served. ``own_socket`` is True if the plugin's socket exists. ``registered_at`` is the time of
+    the registration; None: the plugin is not registered. ``short_streams`` counts consecutive
+    registrations whose ListAndWatch stream ended early.
     """
 
     now: float

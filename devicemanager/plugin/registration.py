@@ -34,7 +34,7 @@ __all__ = [
 
 
 class PendingResponse(Protocol):
-    """Future response of the kubelet to a registration."""
+    """The kubelet's response to a registration, as a future."""
 
     def add_done_callback(self, fn: Callable[[Any], None], /) -> None: ...
 

@@ -56,7 +56,8 @@ class ResourceStatus:
     """Current status of a resource.
 
     ``registrations`` counts the registrations that kubelets accepted. ``endpoint`` is the file
-    name of the socket, ``streams`` the number of open ListAndWatch streams.
+    name of the socket; None: the resource is not served. ``streams`` is the number of open
+    ListAndWatch streams.
     """
 
     name: str

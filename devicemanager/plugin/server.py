@@ -33,7 +33,7 @@ class PluginServer:
         pool: DaemonThreadPoolExecutor,
         add_others: Callable[[grpc.Server], None],
     ) -> None:
-        """Start to serve on the first usable name of ``names``.
+        """Start to serve on the first of ``names`` that no running plugin uses.
 
         ``add_others`` adds further services to the server. Raises OSError if the socket cannot be
         created or was removed immediately.

@@ -172,8 +172,8 @@ def complete_preference(
 ) -> list[str]:
     """Return ``size`` available IDs: first ``must_include``, then ``chosen``, then others.
 
-    The IDs are distinct. If too few are available, return fewer: one removed device must not
-    cause the rejection of every pod.
+    The IDs are distinct. If fewer than ``size`` IDs are available, return all of them: an error
+    would make the kubelet reject the pod.
     """
     usable = set(available)
     ordered = dict.fromkeys([*must_include, *chosen, *sorted(available)])

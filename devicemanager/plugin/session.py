@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Session:
-    """Server with its registration at one kubelet instance."""
+    """Server of a plugin, and its registration with one kubelet instance."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ def _not_negative_or_none(
 
 @attrs.frozen(kw_only=True)
 class PluginSettings:
-    """Settings of the plugin framework: times in seconds, and limits."""
+    """Settings of the plugin framework: times and limits. All times are in seconds."""
 
     register_timeout: float = attrs.field(default=30.0, validator=_positive)
     """Timeout of a Register call; a kubelet dials the plugin for up to 10 s before it responds."""
@@ -87,7 +87,7 @@ class PluginSettings:
     """
 
     stream_settled: float = attrs.field(default=10.0, validator=_not_negative)
-    """Minimum duration of a ListAndWatch stream that is not considered short.
+    """A ListAndWatch stream that ends before this time has passed is called *short*.
 
     Each consecutive short stream doubles ``stream_delay``, up to ``stream_delay_limit``. This
     limits the registrations with a kubelet that always closes the stream.
@@ -109,7 +109,7 @@ class PluginSettings:
     """Maximum number of threads that serve the calls and streams of one resource."""
 
     max_streams: int = attrs.field(default=8, validator=_positive)
-    """Maximum number of ListAndWatch streams of one resource; one more ends the oldest stream."""
+    """Maximum number of ListAndWatch streams of one resource. A further stream ends the oldest."""
 
     reject_unhealthy: bool = True
     """True if allocating an unhealthy device fails with FAILED_PRECONDITION."""

@@ -99,7 +99,7 @@ class PciDevice:
 class ApiType(enum.Enum):
     """How a container uses a ``FlatDevice``: through a path, or as a network interface.
 
-    The numbers are those of the proposal for typed devices.
+    ``of`` also accepts the numbers in the API proposal for typed devices.
     """
 
     PATH = "PATH"

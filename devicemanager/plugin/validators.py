@@ -48,7 +48,10 @@ def permission_letters(_instance: object, _attribute: attrs.Attribute[str], text
 
 
 def several(what: str, values: Iterable[T]) -> tuple[T, ...]:
-    """Return the values as a tuple. Raises ValueError for a string, which is not a list."""
+    """Return the values as a tuple; ``what`` names them in the error.
+
+    Raises ValueError for a string, a path, or a value that is not iterable.
+    """
     if isinstance(values, str | os.PathLike) or not isinstance(values, Iterable):
         raise ValueError(f"{what} must be a list, not {values!r}")
     return tuple(values)

@@ -15,7 +15,7 @@ __all__ = ["container_response", "device_message", "encode_list", "to_bytes"]
 
 
 def device_message(device: Device) -> dp.Device:
-    """Convert one device to its message."""
+    """Convert one device to the message ``Device`` of the DevicePlugin API."""
     message = dp.Device(ID=device.id, health=HEALTHY if device.healthy else UNHEALTHY)
     # Without NUMA nodes, leave the field unset: an empty topology hides the device (Q13).
     for node in device.numa:

@@ -10,8 +10,8 @@ from typing import TypeAlias
 __all__ = ["Order", "orders"]
 
 Order: TypeAlias = tuple[str, ...]
-"""Resources (for their plugins) and pod UIDs, in the order in which they register or are
-admitted."""
+"""Resources and pod UIDs, in the order in which the plugins of these resources register and the
+pods are admitted."""
 
 PERMUTED = 6
 """Maximum number of plugins and pods for which all orders are tried (720 orders)."""
@@ -36,7 +36,7 @@ def orders(
 
 
 def is_complete(plugins: Sequence[str], pods: Sequence[str], permuted: int = PERMUTED) -> bool:
-    """True if ``orders`` returns all orders."""
+    """True if ``orders`` returns all orders of these plugins and pods."""
     return not plugins or not pods or len(plugins) + len(pods) <= permuted
 
 

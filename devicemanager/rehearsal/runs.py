@@ -41,7 +41,7 @@ __all__ = ["Plan", "run"]
 
 
 PANIC = "KubeletPanic"
-"""Reason of the pod's loss if the kubelet panics."""
+"""Reason in the outcome of every pod if the kubelet panics."""
 
 
 @attrs.frozen
@@ -74,7 +74,8 @@ class Plan:
 
     @property
     def started_again(self) -> tuple[HeldPod, ...]:
-        """The pods that the kubelet admits again after its last start. Empty if no step starts it.
+        """The pods that the kubelet admits again after its last start; empty if no step starts the
+        kubelet.
 
         These are the pods of the snapshot, and the pods that a step admits before this start.
         """

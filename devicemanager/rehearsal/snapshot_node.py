@@ -92,7 +92,7 @@ class SnapshotNode:
     def changed(self, what_ifs: list[tuple[str, str]], without: list[str]) -> SnapshotNode:
         """Return the node with another configuration of the topology manager, without some pods.
 
-        ``what_ifs``: pairs of ``policy``, ``scope`` or the name of a policy option, and its value.
+        ``what_ifs``: pairs of a name (``policy``, ``scope`` or a policy option) and a value.
         ``without``: names or UIDs of pods. Raises RehearsalError for an unknown pod.
         """
         aligned = self.aligned
@@ -140,10 +140,10 @@ class SnapshotNode:
         return () if saved is None else dra.without_pods(saved.state, self.dropped).claims or ()
 
     def inventory(self) -> Inventory:
-        """Return all devices.
+        """Return all devices of the node, by resource and device ID.
 
-        Devices that are not allocatable are unhealthy. If the snapshot has no list of allocatable
-        devices, registered devices are healthy.
+        Devices that are not allocatable count as unhealthy. If the snapshot has no list of
+        allocatable devices, registered devices count as healthy.
         """
         inventory: Inventory = {}
         add_checkpoint(inventory, self.saved)

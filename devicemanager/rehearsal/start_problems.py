@@ -59,7 +59,7 @@ class KubeletFails(Exception):
         super().__init__(text)
         self.advice = advice
         self.basis = basis
-        """Returns the evidence for this prediction in a kubelet version."""
+        """Returns a text that says how this behaviour of a kubelet version is known."""
 
 
 def check_start(node: Node, behaviour: Behaviour) -> None:

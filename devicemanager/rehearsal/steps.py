@@ -59,7 +59,8 @@ class Configure:
 
 @attrs.frozen
 class WithoutPlugin:
-    """The plugin of a resource stops. It does not register again after a kubelet start."""
+    """The plugin of a resource, or a DRA driver, stops. It does not register again after a kubelet
+    start."""
 
     resource: str
 
@@ -69,8 +70,8 @@ class SetDevices:
     """The plugin of a resource advertises other devices from now on.
 
     ``devices``: a number, or a specification such as ``8@0,1`` (8 devices on NUMA nodes 0 and 1). A
-    number keeps the first devices by ID, and adds numbered ones if there are too few. A
-    specification replaces all devices.
+    number keeps the first devices by ID, and adds devices ``new-0``, ``new-1`` and so on if there
+    are too few. A specification replaces all devices.
     """
 
     resource: str

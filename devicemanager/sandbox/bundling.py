@@ -20,7 +20,7 @@ _MOUNT_TYPES = ("", "bind", "none", "tmpfs")
 
 @attrs.frozen
 class Bundle:
-    """Configuration of a container, and how it differs from a container on a node."""
+    """Configuration of a container that runs without root, with notes on the parts left out."""
 
     config: Config
     """``config.json`` of an OCI bundle."""

@@ -59,9 +59,11 @@ class _Failed(Exception):
 
 
 def main(plan: str) -> NoReturn:
-    """Run a command in a container, and exit as the command did.
+    """Run a command in a container, and exit with the exit status of the command.
 
-    ``plan`` is the JSON that ``running.run`` creates: the backend and the OCI configuration.
+    The exit status is 128 + N if signal N killed the command, and 127 if the command cannot be
+    started. ``plan`` is the JSON that ``running.run`` creates: the backend and the OCI
+    configuration.
     """
     values = json.loads(plan)
     has_terminal = terminal.has_terminal()
@@ -255,7 +257,7 @@ def _call_hooks(hooks: Iterable[Mapping[str, Any]], kind: str) -> None:
 
 
 def _call_hook(hook: Mapping[str, Any], state: str) -> str:
-    """Call a hook, and return why it failed; empty if it did not."""
+    """Call a hook. Return the reason if it failed; empty if it succeeded."""
     seconds = hook.get("timeout") or _HOOK_SECONDS
     try:
         done = subprocess.run(

@@ -34,10 +34,11 @@ def backends() -> list[str]:
 def run(
     bundle: Bundle, backend: str | None = None, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
-    """Run the command of a bundle. Return its result; ``returncode`` is -N after signal N.
+    """Run the command of a bundle, and return the completed process.
 
-    ``options`` are keyword arguments of ``subprocess.run``, such as ``capture_output``. If this
-    process is killed, the command is killed, too. Raises SandboxError for an unknown backend.
+    ``returncode`` is 128 + N if signal N killed the command, and 127 if the command cannot be
+    started. ``options`` are keyword arguments of ``subprocess.run``, such as ``capture_output``. If
+    this process is killed, the command is killed, too. Raises SandboxError for an unknown backend.
     """
     known = backends()
     backend = backend or known[0]

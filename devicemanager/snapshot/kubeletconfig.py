@@ -85,7 +85,7 @@ def merged_settings(file: Path, directory: Path | None = None) -> dict[str, Any]
     """Return the relevant fields of a configuration file, overridden by the files in a drop-in
     directory.
 
-    Raises OSError, FileRejected and ManifestError.
+    Raises OSError or FileRejected if a file cannot be read, and ManifestError for invalid YAML.
     """
     settings: dict[str, Any] = {}
     # Drop-in files are applied in the order of their names (kubelet --config-dir).

@@ -27,8 +27,11 @@ _LONGEST_NAME: Final = 64
 
 
 def sockets_in(directory: Path) -> Iterator[SocketSeen]:
-    """Iterate over the states of all sockets in a directory, sorted by file name. Raises
-    OSError."""
+    """Iterate over the states of the sockets in a directory, sorted by file name.
+
+    The number of sockets is limited to ``MOST_SOCKETS``. Raises OSError if the directory cannot be
+    read.
+    """
     with os.scandir(directory) as entries:
         names = sorted(
             entry.name
@@ -40,8 +43,8 @@ def sockets_in(directory: Path) -> Iterator[SocketSeen]:
 
 
 def listener_of(path: Path) -> SocketSeen:
-    """Return the state of the socket at ``path``, and the process that listens on it. Raises
-    nothing."""
+    """Return the state of the socket at ``path``, and the process that listens on it. Never
+    raises."""
     shown = text_of(path)
     try:
         pid = _listener(path)

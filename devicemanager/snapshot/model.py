@@ -43,8 +43,7 @@ class Part:
     source: str
     """Path that the part was read from."""
     problem: str | None = None
-    """Reason for which the part is not in the snapshot, in one line; None if it is in the
-    snapshot."""
+    """Reason why the part is missing in the snapshot, in one line; None if it is not missing."""
     absent: bool = False
     """True if the file does not exist, which may be normal."""
 
@@ -72,7 +71,7 @@ class SocketSeen:
     process: str | None = None
     """Name of the process that listens."""
     problem: str | None = None
-    """Reason for which the state is unknown."""
+    """Reason why the state is unknown; None if the state is known."""
 
     @property
     def name(self) -> str:

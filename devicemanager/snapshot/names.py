@@ -67,7 +67,7 @@ def from_claims(claims: Iterable[ClaimState], pods: Iterable[Pod]) -> Names:
 
 
 def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[str]]:
-    """Return, by UID in the checkpoint, the names of the pods in PodResources that match the UID.
+    """Return the names of the pods in PodResources that match a UID in the checkpoint, by UID.
     UIDs without a matching pod are left out.
 
     A pod matches if it has a container with exactly the devices of one of the UID's entries.

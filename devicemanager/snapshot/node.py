@@ -72,7 +72,8 @@ class Node:
     def names_in(self, saved: Checkpoint | None) -> Names:
         """Return the names, by UID, of the pods in ``saved``.
 
-        ``saved`` is a checkpoint of this node. It may differ from that in the snapshot."""
+        ``saved`` is a checkpoint of this node. It may differ from the checkpoint in the snapshot.
+        """
         names = dict(from_directories(self.snapshot.directories))
         if saved is not None and self.snapshot.pods is not None:
             names |= from_pod_resources(saved, self.snapshot.pods)
@@ -91,8 +92,8 @@ class Node:
 
     @cached_property
     def allocated_to(self) -> Mapping[DeviceKey, tuple[str, ...]]:
-        """Pods to which PodResources reports devices as allocated, by device: ``namespace/name``,
-        without duplicates."""
+        """Pods to which devices are allocated according to PodResources, by device. Each pod is
+        ``namespace/name``, without duplicates."""
         pods: dict[DeviceKey, dict[str, None]] = {}
         for pod in self.snapshot.pods or ():
             for container in pod.containers:
@@ -113,8 +114,8 @@ class Node:
 
     @cached_property
     def allocatable(self) -> Mapping[str, frozenset[str]] | None:
-        """Allocatable device IDs by resource, according to PodResources; None if it could not be
-        read."""
+        """Allocatable device IDs by resource, according to PodResources; None if PodResources could
+        not be read."""
         allocatable = self.snapshot.allocatable
         if allocatable is None:
             return None
@@ -128,12 +129,12 @@ class Node:
 
     @cached_property
     def gone(self) -> Mapping[str, bool]:
-        """UIDs of pods that are in the checkpoint but not on the node. The value is True if it is
+        """Pods that are in the checkpoint but not on the node, by UID. The value is True if it is
         certain that the pod is gone.
 
-        It is certain if the kubelet's directory of pods was read and does not contain the UID.
-        PodResources alone has neither UIDs nor init containers. If only PodResources was read, the
-        pods without an allocated device are returned with False.
+        It is certain if the kubelet's directory of pods was read and does not contain the UID. If
+        only PodResources was read, pods without an allocated device are returned with False. They
+        can exist, because PodResources omits init containers.
         """
         uids = {uid for each in self.saved_for.values() for uid in each}
         directories = self.snapshot.directories
@@ -160,7 +161,7 @@ class Node:
 
     @cached_property
     def plugin_sockets(self) -> tuple[SocketSeen, ...]:
-        """Sockets in the kubelet's directories, without the kubelet's own."""
+        """Sockets in the kubelet's directories, without the kubelet's own sockets."""
         sockets = self.snapshot.sockets or ()
         return tuple(each for each in sockets if each.name != KUBELET_SOCKET)
 

@@ -39,7 +39,7 @@ class Form:
     """Names and limits of one kind of archive. Sizes are in bytes."""
 
     what: str
-    """Name of the kind in errors, with its article."""
+    """Name of the kind in errors, with an article, such as ``a snapshot``."""
     directory: str
     """Directory in the archive that contains all files."""
     index: str
@@ -87,7 +87,7 @@ def pack(files: Mapping[str, bytes], modified: int, form: Form | None = None) ->
 def unpack(data: bytes, source: str, form: Form | None = None) -> dict[str, bytes]:
     """Return the files of an archive, by default of a snapshot: contents by file name.
 
-    ``source`` is the archive's name in errors. Raises SnapshotError.
+    ``source`` is the archive's name in errors. Raises SnapshotError for an invalid archive.
     """
     form = form or Form.snapshot()
     files: dict[str, bytes] = {}

@@ -21,7 +21,7 @@ class Places:
     mount point."""
 
     host: Path
-    """Root of the node's file system: ``/`` or its mount point."""
+    """Root of the node's file system: ``/``, or the directory where it is mounted."""
     root: Path
     """Directory of the kubelet."""
     plugin_dir: Path

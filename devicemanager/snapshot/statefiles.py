@@ -54,8 +54,10 @@ class CpuState:
 
     @property
     def is_intact(self) -> bool:
-        """True if the checksum is correct, or 0 for no checksum (VerifyChecksum, v1.36), or if the
-        correct checksum is unknown."""
+        """True if the checksum is correct or 0, or if the correct checksum is unknown.
+
+        0 means that the file has no checksum (VerifyChecksum, v1.36).
+        """
         # If the correct checksum is unknown, the file counts as intact: after a false alarm, an
         # administrator would drain the node.
         return not self.checksum or not self.expected or self.checksum in self.expected
@@ -63,7 +65,7 @@ class CpuState:
 
 @attrs.frozen
 class MemoryBlock:
-    """Memory of one type on some NUMA nodes that is assigned to a container. ``size`` is in
+    """Memory of one type that is assigned to a container, and its NUMA nodes. ``size`` is in
     bytes."""
 
     type: str
@@ -85,7 +87,7 @@ class MemoryState:
 
 
 def cpu_state(data: bytes) -> CpuState:
-    """Parse the contents of ``cpu_manager_state``. Raises SnapshotError."""
+    """Parse the contents of ``cpu_manager_state``. Raises SnapshotError for invalid contents."""
     file = _decoded(data, _CpuFile)
     # The hashed text of pod-level assignments is unknown, so the checksum of a file with such
     # assignments is not verified.
@@ -101,7 +103,7 @@ def cpu_state(data: bytes) -> CpuState:
 
 
 def memory_state(data: bytes) -> MemoryState:
-    """Parse the contents of ``memory_manager_state``. Raises SnapshotError."""
+    """Parse the contents of ``memory_manager_state``. Raises SnapshotError for invalid contents."""
     file = _decoded(data, _MemoryFile)
     totals = {
         node: {type_: table.total for type_, table in state.memoryMap.items()}

@@ -43,10 +43,9 @@ _CHECK_SECONDS = 5.0
 
 
 class ApiNode:
-    """An API server with the node of one mock kubelet, and the pods that are bound to it.
+    """An API server with one node, whose pods run on a mock kubelet. A context manager.
 
-    Start it before the kubelet. When the kubelet runs, pass the kubelet to ``serve``. Use it as a
-    context manager.
+    Start the ``ApiNode`` before the kubelet. When the kubelet runs, pass the kubelet to ``serve``.
     """
 
     def __init__(self, node: str, *, port: int = 0) -> None:
@@ -84,10 +83,10 @@ class ApiNode:
         self.stop()
 
     def settings(self, kubeconfig: Path, settings: Settings | None = None) -> Settings:
-        """Return settings for the kubelet of this node: ``settings`` (None: the defaults) with the
-        node's name and the kubeconfig.
+        """Write a kubeconfig of the API server to ``kubeconfig``; return the kubelet's settings.
 
-        The kubeconfig of the API server is written to the path ``kubeconfig``.
+        The result is a copy of ``settings`` (None: the defaults) with the node's name and the path
+        of the kubeconfig.
         """
         path = self.server.kubeconfig(kubeconfig)
         return attrs.evolve(settings or Settings(), kubeconfig=path, node_name=self._node)

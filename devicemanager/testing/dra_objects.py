@@ -45,9 +45,8 @@ def _object(kind: str, name: str, spec: Mapping[str, Any], namespace: str = "") 
 def parameters_env(driver: str = DRIVER, **env: str) -> Object:
     """Return an opaque device configuration for a driver, with environment variables.
 
-    The keyword arguments are the variables.
-
-    Give it to ``device_class`` or ``claim_spec`` as ``config``.
+    The keyword arguments are the variables. Pass the result to ``device_class`` or ``claim_spec``
+    as ``config``.
     """
     return {"opaque": {"driver": driver, "parameters": json.loads(json.dumps(env))}}
 
@@ -159,7 +158,10 @@ def resource_slice(
     pool: str = "mock",
     name: str | None = None,
 ) -> Object:
-    """Return a ResourceSlice that is the whole pool of a node. A device is a name or an object."""
+    """Return the only ResourceSlice of a pool on one node.
+
+    Each device is a name, or a device object as in the API.
+    """
     spec = {
         "driver": driver,
         "nodeName": node,

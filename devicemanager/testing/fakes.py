@@ -42,7 +42,10 @@ PRE_START_CONTAINER = "PreStartContainer"
 Ids = tuple[DeviceId, ...]
 
 Preference = Callable[[Ids, Ids, int], Ids]
-"""Function that returns preferred IDs, given available IDs, IDs to include, and the size."""
+"""Function that returns the preferred IDs.
+
+Its arguments are the available IDs, the IDs to include, and the number of requested IDs.
+"""
 
 
 def first(available: Ids, must_include: Ids, size: int) -> Ids:
@@ -58,7 +61,7 @@ def last(available: Ids, must_include: Ids, size: int) -> Ids:
 
 
 def one_short(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Return the IDs that ``first`` returns, without the last ID if that need not be included."""
+    """Return the IDs of ``first`` without the last ID. IDs in ``must_include`` always stay."""
     chosen = first(available, must_include, size)
     return chosen[:-1] if len(chosen) > len(must_include) else chosen
 

@@ -1,8 +1,12 @@
 """Fake hardware: directory trees like ``/sys`` and ``/dev``, for plugins that read these.
 
-Use the trees with a plugin that has a flag such as ``--sysfs-root``, with ``plugin_process(...,
-at_node_paths=True, sys=..., dev=...)``, or with ``devicemanager exec --sys DIR --dev DIR``. Links
-are relative, so a tree can be mounted anywhere.
+There are three ways to use the trees:
+
+* with a plugin that has a flag such as ``--sysfs-root``;
+* with ``plugin_process(..., at_node_paths=True, sys=..., dev=...)``;
+* with ``devicemanager exec --sys DIR --dev DIR``.
+
+Links are relative, so a tree can be mounted anywhere.
 """
 
 from __future__ import annotations

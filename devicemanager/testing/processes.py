@@ -48,8 +48,8 @@ class PluginProcess:
     ``at_node_paths``, the kubelet's directory is also mounted at ``/var/lib/kubelet`` for the
     command; this needs no root.
 
-    With ``restart="always"``, the command is restarted as by a kubelet: immediately after the first
-    exit, then after 10 s, 20 s and so on, up to 5 minutes, measured by the kubelet's clock.
+    With ``restart="always"``, the command is restarted as by a kubelet. The pause is 0 after the
+    first exit, then 10 s, 20 s and so on, up to 5 minutes. The kubelet's clock measures the pauses.
 
     The command and its descendants end with ``stop``, and when this program exits, even by SIGKILL.
     """
@@ -131,8 +131,8 @@ class PluginProcess:
             self._wanted = False
 
     def forget_exits(self) -> None:
-        """Restart the command without delay after its next exit, as after ten minutes of running;
-        for ``restart="always"``."""
+        """Reset the pause before restarts, so that the next restart is immediate; for
+        ``restart="always"``. A kubelet does this after a run of more than ten minutes."""
         with self._lock:
             self._back_off = CrashLoopBackOff()
 
@@ -163,7 +163,7 @@ class PluginProcess:
     def upgrade(
         self, command: Sequence[str | os.PathLike[str]], resource: str, timeout: float = 10.0
     ) -> None:
-        """Replace the command as a rolling update with surge does.
+        """Replace the command like a DaemonSet's rolling update with ``maxSurge``.
 
         Start the new command, wait until ``resource`` is registered, then send SIGTERM to the old
         command. If ProcessEnded or WaitTimeout is raised, the old command continues to run.
@@ -218,7 +218,7 @@ class PluginProcess:
 
     @property
     def waits(self) -> bool:
-        """True if the command has exited and its restart is due later."""
+        """True if the command has exited and a restart is scheduled."""
         return self._timer is not None
 
     @property
@@ -228,7 +228,10 @@ class PluginProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """Exit status of the latest run, or -N after signal N; None while the command runs."""
+        """Exit status of the latest run, or -N after signal N.
+
+        None while the command runs, and before its first start.
+        """
         run = self._run
         return None if run is None else run.status
 

@@ -223,9 +223,9 @@ def simulated_driver(mock_kubelet: MockKubelet) -> Iterator[SimulatedDriverFacto
 
 @pytest.fixture
 def simulated_pools(mock_kubelet: MockKubelet) -> Callable[..., None]:
-    """Function that publishes pools and classes of virtual hardware for structured claims.
+    """Function that publishes pools and classes of virtual devices, for DeviceClaims.
 
-    Example: ``simulated_pools(gpu=2, nic=1, fpga=1)``.
+    Example: ``simulated_pools(gpu=2, nic=1, fpga=1)``. See docs/claims.md.
     """
 
     def publish(*, gpu: int = 0, nic: int = 0, fpga: int = 0) -> None:
@@ -240,7 +240,9 @@ def simulated_pools(mock_kubelet: MockKubelet) -> Callable[..., None]:
 def plugin_process(
     request: pytest.FixtureRequest, mock_kubelet: MockKubelet
 ) -> Iterator[PluginProcessFactory]:
-    """Factory of plugin processes in any language. The processes end with the test.
+    """Factory of plugin processes; the plugins can be written in any language.
+
+    The processes end with the test.
 
     Example:
     ``plugin_process(["./my-plugin", "--socket-dir", "{plugin_dir}"], "vendor.com/gpu", 8)``.
@@ -281,7 +283,7 @@ def pod_resources_server() -> Iterator[PodResourcesServerFactory]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test with a mark ``mock_kubelet`` that changes no kubelet of the test.
+    """Fail a test whose mark ``mock_kubelet`` has no effect, because other tests share its kubelet.
 
     Such a test could pass for the wrong reason.
     """

@@ -35,13 +35,13 @@ class ReplayPluginFactory(Factory):
     ) -> ReplayPlugin:
         """Create a plugin that replays a recording; wait until the kubelet has its device lists.
 
-        If ``speed`` is None, wait for all lists of the first recorded stream. Otherwise wait only
-        for the first list of this stream.
-        ``speed`` is the number of recorded seconds that pass per second; None replays without
-        pauses. ``recording`` is a ``Recording`` or its path; ``resource`` is optional if the
-        recording has only one resource. With ``check``, the test fails if the kubelet makes a
-        request that was not recorded. Raises RecordingError for an invalid recording, and
-        WaitTimeout after ``timeout`` seconds.
+        ``recording`` is a ``Recording`` or its path. ``resource`` is optional if the recording has
+        only one resource. ``speed`` is the number of recorded seconds that pass per second; None
+        replays without pauses. If ``speed`` is None, wait for all lists of the first recorded
+        stream. Otherwise, wait only for the first list of this stream.
+
+        With ``check``, the test fails if the kubelet makes a request that was not recorded. Raises
+        RecordingError for an invalid recording, and WaitTimeout after ``timeout`` seconds.
         """
         kubelet = kubelet or self._kubelet
         plugin = ReplayPlugin(recording, kubelet.plugin_dir, resource=resource, speed=speed)

@@ -43,7 +43,7 @@ class PodsClient:
 
     Every method raises a :class:`PodResourcesError`: SocketNotFound, NotServing, NotReady,
     DeadlineExceeded, RateLimited, MethodUnavailable, AnswerTooLarge, AnswerInvalid,
-    CallFailed, ClientClosed; ``get_pod`` also PodNotFound, and a watch WatchDropped.
+    CallFailed or ClientClosed. ``get_pod`` also raises PodNotFound, and a watch WatchDropped.
     """
 
     def __init__(

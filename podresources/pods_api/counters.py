@@ -11,10 +11,10 @@ _PREFIX = "kubelet_pod_requests"
 
 
 class PodsCounters:
-    """Counters per metric name and name of the gRPC status code. Thread-safe.
+    """Counters of calls, by metric name and name of the gRPC status code. Thread-safe.
 
     As in the kubelet (``MetricsUnaryServerInterceptor``, pkg/kubelet/apis/pods/server.go,
-    v1.37.2), a watch counts at its end, and calls rejected by the rate limit are not counted.
+    v1.37.2), a watch is counted when it ends. Calls that the rate limit rejects are not counted.
     """
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from podresources.pods_api.service import Intercept, PodsService, PodsSource
 
 MOST_WATCHES = 256
-"""Maximum number of open watches, because each needs a thread."""
+"""Maximum number of open watches. Each watch needs a thread."""
 
 TOO_MANY_TEXT = f"{MOST_WATCHES} watches are open: end one"
 
@@ -68,8 +68,8 @@ class PodsServer:
     def start(self) -> None:
         """Start listening. Creates the directory if needed and replaces a stale socket.
 
-        Raises SocketPathError for an invalid path, SocketInUse if another process is listening, or
-        ServeError.
+        Raises SocketPathError for an invalid path, SocketInUse if another process is listening, and
+        ServeError for other problems.
         """
         with self._lock:
             if self._running is not None:

@@ -54,7 +54,10 @@ class PodsSource(Protocol):
 
 
 Intercept = Callable[[str], object]
-"""Called with the name of each accepted method. May wait, and may raise :class:`Rejection`."""
+"""Function that is called with the method name of each accepted call.
+
+It may block, and may raise :class:`Rejection`.
+"""
 
 
 class PodsService:

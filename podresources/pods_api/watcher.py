@@ -16,8 +16,8 @@ PATIENCE = 1.0
 """Seconds without reading after which a client is too slow."""
 
 LIMIT_BYTES = 32 << 20
-"""A queue with ``CHANNEL_SIZE`` events and this many bytes is full even if its client is not too
-slow."""
+"""A queue of at least ``CHANNEL_SIZE`` events and this many bytes is full, however fast its client
+reads."""
 
 
 class EventType(StrEnum):
@@ -80,7 +80,7 @@ class Watcher:
             self._changed.notify()
 
     def __iter__(self) -> Iterator[tuple[EventType, bytes]]:
-        """Wait for events, until the queue is closed and empty."""
+        """Yield each event with its pod. Wait for events until the queue is closed and empty."""
         while True:
             with self._changed:
                 while not self._events:

@@ -43,7 +43,7 @@ class Environment:
 
     variables: Mapping[str, Type]
     fields: Mapping[str, Mapping[str, Type]]
-    """Fields by message type: name and type of each."""
+    """Fields of each message type, as a map from field name to field type."""
     library: Library
 
 

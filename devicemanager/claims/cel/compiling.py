@@ -39,7 +39,11 @@ class Compiled:
 
 
 def compile_expression(text: str, setting: Setting) -> Compiled:
-    """Compile an expression. Raises Fault, NotSupported, and ClaimsUnavailable."""
+    """Compile an expression.
+
+    Raises Fault if Kubernetes rejects the expression, NotSupported if this package does not support
+    the expression, and ClaimsUnavailable if the CEL libraries are not installed.
+    """
     try:
         root = _parse(text, setting)
     except SyntaxFault as fault:

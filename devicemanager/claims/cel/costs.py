@@ -27,11 +27,11 @@ from devicemanager.claims.cel.values import (
 )
 
 TEXT = 0.1
-"""Units for reading one character."""
+"""Cost units for reading one character."""
 REGEX = 0.25
-"""Units for one character of a regular expression."""
+"""Cost units for one character of a regular expression."""
 LIST, MAP, MESSAGE = 10, 30, 40
-"""Units for creating a list, a map and a message."""
+"""Cost units for creating a list, a map and a message."""
 
 _CONSTANT_SIZE = frozenset({Quantity, Version, Url, Format, IPAddress, Network})
 """Classes of Kubernetes' own types. Comparing them has a fixed cost."""

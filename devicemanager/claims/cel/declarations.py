@@ -276,7 +276,7 @@ FORMATS = (
     "date",
     "datetime",
 )
-"""Names of the formats. Each has a function ``format.NAME()``."""
+"""Names of the formats. Each format has a function ``format.NAME()``."""
 
 _LINE = re.compile(
     r"(\S+) = (?:<(.*?)>\.)?(\S+?)\(((?:[^()]|\([^()]*(?:\([^()]*\))*[^()]*\))*)\) (.+)"
@@ -385,6 +385,6 @@ _TYPE_IDENTIFIERS = (
 
 @cache
 def type_identifiers() -> Mapping[str, Type]:
-    """Return the types of the identifiers that denote types: ``int`` has the type ``type(int)``."""
+    """Return the type of each identifier that names a type: ``int`` has the type ``type(int)``."""
     types = [parse_type(text) for text in _TYPE_IDENTIFIERS]
     return {each.name: type_of(each) for each in types}

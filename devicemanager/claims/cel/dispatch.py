@@ -28,13 +28,13 @@ from devicemanager.claims.cel.values import (
 
 @attrs.frozen(eq=False)
 class Dialect:
-    """Functions and rules in which environments differ."""
+    """Functions, costs and comparison rules of one API and Kubernetes release."""
 
     library: Library
     implementations: Mapping[str, Implementation] = IMPLEMENTATIONS
-    """Implementations by overload."""
+    """Python functions that implement the overloads, by overload ID."""
     is_1_37: bool = True
-    """True for the costs of Kubernetes 1.37, False for the costs of 1.36."""
+    """True for the costs and ``orValue`` errors of Kubernetes 1.37, False for those of 1.36."""
     equal: Callable[[Value, Value], bool | None] = equality
     order: Callable[[Value, Value], int] = compare
     ordered: tuple[type, ...] = COMPARABLE

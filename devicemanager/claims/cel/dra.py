@@ -51,7 +51,7 @@ _E = TypeVar("_E", bound="_Expression")
 
 
 class Release(Enum):
-    """Release of Kubernetes whose rules selectors follow."""
+    """Kubernetes release whose rules apply to selectors."""
 
     V1_36 = "1.36"
     V1_37 = "1.37"
@@ -121,7 +121,11 @@ class _Expression:
     estimated_cost: int
     """Worst-case cost in Kubernetes' units; ``sizes.UNBOUNDED`` if the cost has no bound."""
     output_type: str
-    """Type of the result. The type of an attribute is known only at run time."""
+    """CEL type of the result.
+
+    If the result is an attribute, its type is only known at run time. Then this is ``dyn`` or
+    ``google.protobuf.Any``.
+    """
     reads: frozenset[str] | None
     """Names of the attributes and capacities that the expression can read, without domain.
 
@@ -155,7 +159,7 @@ class _Expression:
 
 @attrs.frozen(eq=False)
 class DraSelector(_Expression):
-    """Compiled selector."""
+    """Compiled CEL expression that selects devices."""
 
     def evaluate(self, device: Device, spend: Spend | None = None) -> bool:
         """Return True if the device matches. Raises CelRuntimeError with Kubernetes' text.
@@ -168,7 +172,7 @@ class DraSelector(_Expression):
 
 @attrs.frozen(eq=False)
 class DerivedAttribute(_Expression):
-    """Compiled expression of a derived attribute."""
+    """Compiled CEL expression that computes a derived attribute (alpha in Kubernetes 1.37)."""
 
     def value(self, device: Device, spend: Spend | None = None) -> Attribute:
         """Return the attribute of a device. Raises CelRuntimeError with Kubernetes' text.

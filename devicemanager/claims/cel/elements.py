@@ -56,7 +56,7 @@ GO_CLASSES: dict[type, str] = {
 
 
 def checked_key(key: Value) -> Value:
-    """Return ``key`` unchanged. Raises CelError if a value of its type cannot be the key in
+    """Return ``key`` unchanged. Raises CelError if its type is not allowed for the key in
     ``value[key]``."""
     if type(key) not in (bool, int, UInt, float, str):
         raise CelError(f"invalid qualifier type: {GO_CLASSES[type(key)]}")
@@ -89,7 +89,11 @@ def _look_up(value: Value, key: Value) -> Value:
 
 
 def select_optional(value: Value, key: Value) -> Value:
-    """Evaluate ``value[?key]`` and ``value.?key``: an optional value."""
+    """Evaluate ``value[?key]`` or ``value.?key``.
+
+    Return an empty optional value if the element does not exist. Raises CelError for a key of a
+    wrong type.
+    """
     if type(value) is Optional:
         if not value.has_value:
             return NONE
@@ -108,7 +112,8 @@ def is_present(value: Value, field: str) -> bool:
 def present(found: tuple[Value, bool]) -> Value:
     """Return the value of an element of a literal; MISSING for an optional element without a value.
 
-    ``found``: the evaluated element, and True if the element is optional (``?value``).
+    ``found``: the evaluated element, and True if the element is optional (``?value``). Raises
+    CelError if such an element is not an optional value.
     """
     value, is_optional = found
     if not is_optional:
@@ -119,10 +124,10 @@ def present(found: tuple[Value, bool]) -> Value:
 
 
 def pairs(values: Value, with_keys: bool) -> Iterable[tuple[Value, Value]]:
-    """Return the values of a loop's variables in each iteration.
+    """Return one pair for each iteration of a loop: the values of its two variables.
 
-    ``with_keys``: True for macros with two variables, such as ``exists(i, v, …)``. Otherwise the
-    second value has no meaning. Raises CelError if ``values`` is not a list or map.
+    ``with_keys``: True for macros with two variables, such as ``exists(i, v, …)``. For macros with
+    one variable, ignore the second value. Raises CelError if ``values`` is not a list or map.
     """
     if type(values) is list:
         return enumerate(values) if with_keys else ((each, None) for each in list(values))

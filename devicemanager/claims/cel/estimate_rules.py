@@ -51,7 +51,7 @@ class CallSizes(NamedTuple):
     target: Argument | None
     args: Sequence[Argument]
     element: Callable[[Argument], Argument | None]
-    """Function that returns an element of a list argument, or None if the element's type is
+    """Function that returns the type and size of a list argument's elements; None if their type is
     unknown."""
 
     @property

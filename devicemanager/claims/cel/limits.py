@@ -42,7 +42,7 @@ class TooMuchWork(NoAnswer):
 
 
 class Meter:
-    """Count the cost and the work of one evaluation."""
+    """Counter of the cost and the work of one evaluation."""
 
     __slots__ = ("_limit", "_next", "_reported", "_spend", "cost", "work")
 
@@ -74,7 +74,10 @@ class Meter:
             self._next = min(self._limit, self.cost + _PERIOD)
 
     def read(self, value: Value) -> None:
-        """Add the elements of a value, including nested ones, to the work. Raises TooMuchWork."""
+        """Add the elements of a value, including nested elements, to the work.
+
+        Raises TooMuchWork above ``MAX_WORK``.
+        """
         kind = type(value)
         if kind is str or kind is bytes:
             self.work += len(value) >> 6
@@ -94,6 +97,6 @@ class Meter:
 
 
 def check_size(size: int) -> None:
-    """Raise TooMuchWork if a new string or list would be too large."""
+    """Raise TooMuchWork if the size of a new string or list exceeds ``MAX_SIZE``."""
     if size > MAX_SIZE:
         raise TooMuchWork

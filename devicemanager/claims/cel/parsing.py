@@ -73,7 +73,11 @@ _LOADING = threading.Lock()
 
 
 def parse(text: str) -> Node:
-    """Parse an expression. Raises SyntaxFault, NotSupported, and ClaimsUnavailable."""
+    """Parse an expression.
+
+    Raises SyntaxFault for a syntax error, NotSupported for an expression that is nested too deeply,
+    and ClaimsUnavailable if the CEL library is not installed.
+    """
     with _LOADING:
         environment = _environment()
     try:

@@ -39,7 +39,8 @@ class PlanFault(Exception):
 
 
 def plan(root: Node, variables: Iterable[str], dialect: Dialect) -> Program:
-    """Return the program of a checked tree. Raises PlanFault."""
+    """Return the program of a checked tree. Raises PlanFault if the expression fails for every
+    device."""
     return Program(_Planner(dialect, frozenset(variables)).step(root))
 
 

@@ -23,7 +23,7 @@ class Setting:
     results: frozenset[Type] | None = None
     """Types that the result may have; None allows any."""
     expected: str = "bool or the unknown type"
-    """Text that the error for a result of any other type shows as the expected type."""
+    """Expected type, as shown in the error for a result of another type."""
     allows_mixed: bool = False
     """True if elements of a list or map literal may differ in type."""
     allows_back_quotes: bool = True

@@ -109,9 +109,9 @@ def charged(step: Step) -> Step:
 
 
 def uncharged(step: Step) -> Step:
-    """Return a step that evaluates ``step`` and costs one unit less than ``step``.
+    """Return a step that evaluates ``step`` without the unit that reading a variable costs.
 
-    This is the unit that ``step`` charges for reading a variable.
+    The returned step costs one unit less than ``step``.
     """
 
     def run(scope: Scope) -> Value:
@@ -138,7 +138,10 @@ def has(operand: Step, field: str) -> Step:
 
 
 def create_list(parts: Sequence[tuple[Step, bool]]) -> Step:
-    """Evaluate a list literal. ``parts``: pairs of an element, and True if it is optional."""
+    """Evaluate a list literal.
+
+    ``parts``: for each element, the step that evaluates it, and True if the element is optional.
+    """
 
     def run(scope: Scope) -> Value:
         found = [(step(scope), is_optional) for step, is_optional in parts]
@@ -149,7 +152,10 @@ def create_list(parts: Sequence[tuple[Step, bool]]) -> Step:
 
 
 def create_map(entries: Sequence[tuple[Step, Step, bool]]) -> Step:
-    """Evaluate a map literal. Each of ``entries``: key, value, and True if it is optional."""
+    """Evaluate a map literal.
+
+    ``entries``: for each entry, the steps of its key and value, and True if the entry is optional.
+    """
 
     def run(scope: Scope) -> Value:
         found = [
@@ -330,7 +336,8 @@ def conditional(condition: Step, one: Step, other: Step) -> Step:
 
 
 def not_strictly_false(term: Step) -> Step:
-    """Evaluate a condition of ``all`` or ``exists``. An error gives true."""
+    """Evaluate the loop condition of ``all`` or ``exists``. Only false gives False; an error gives
+    True."""
 
     def run(scope: Scope) -> Value:
         value = _value_or_error(term, scope)
@@ -411,7 +418,7 @@ def _optional(value: Value, is_1_37: bool) -> Value:
 
 
 def in_constants(wanted: Step, elements: Sequence[Value]) -> Step:
-    """Evaluate ``wanted in elements``. Go looks up constants in a hash table, at no cost."""
+    """Evaluate ``wanted in elements`` for constants. In cel-go, the lookup of constants is free."""
     found = Map([(each, True) for each in elements])
 
     def run(scope: Scope) -> Value:

@@ -24,7 +24,10 @@ class Node:
     """Node of a syntax tree, with its position. The checker sets its type."""
 
     position: int
-    """Offset in the source, in characters; -1 for a node created by a macro."""
+    """Offset in the source, in characters; -1 if the offset is unknown.
+
+    A node that a macro creates has the offset of the macro.
+    """
     type: Type = DYN
     """Type, set by the checker."""
     overloads: tuple[Overload, ...] = ()
@@ -128,10 +131,10 @@ class Loop(Node):
 
     var: str
     var2: str
-    """In a macro with two variables, the variable of the value; else ``""``."""
+    """Name of the second variable, in a macro with two variables; else ``""``."""
     range: Node
     accu: str
-    """Name of the variable with the result so far."""
+    """Name of the accumulator, the variable that has the result so far."""
     init: Node
     condition: Node
     step: Node
@@ -169,7 +172,10 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def qualified_name(node: Node) -> str | None:
-    """Return ``a.b.c`` if a node is a variable or selects fields of one; else None."""
+    """Return the dotted name of a variable or of a field of a variable, such as ``a.b.c``.
+
+    Return None for any other node.
+    """
     names: list[str] = []
     while isinstance(node, Select):
         if node.is_test:

@@ -21,13 +21,13 @@ class Type(NamedTuple):
     params: tuple[Type, ...] = ()
 
     def __str__(self) -> str:
-        """Return the text form of error messages, such as ``map(string, dyn)``."""
+        """Return the type as error messages show it, such as ``map(string, dyn)``."""
         name = _SHORT.get(self.name, self.name)
         return f"{name}({', '.join(map(str, self.params))})" if self.params else name
 
     @property
     def full_name(self) -> str:
-        """Text form of Go's ``cel.Type.String``, such as ``google.protobuf.Duration``."""
+        """The type as Go's ``cel.Type.String`` shows it, such as ``google.protobuf.Duration``."""
         if not self.params:
             return "null" if self == NULL else self.name
         return f"{self.name}({', '.join(each.full_name for each in self.params)})"
@@ -136,7 +136,7 @@ Bindings = dict[Type, Type]
 
 
 class Inference:
-    """Infer the types of the type variables of one expression."""
+    """Type inference for one expression: finds the types of its type variables."""
 
     def __init__(self) -> None:
         """Start without type variables."""

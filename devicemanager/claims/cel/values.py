@@ -310,7 +310,10 @@ COMPARABLE = (*_ORDERED, int, UInt, float)
 
 
 def compare(one: Value, other: Value) -> int:
-    """Return -1, 0 or 1 for less, equal, greater. Raises CelError for different types and NaN."""
+    """Return -1, 0 or 1 if ``one`` is less than, equal to or greater than ``other``.
+
+    Raises CelError for NaN, and for types that cannot be compared. Numbers of different types can.
+    """
     if is_number(one) and is_number(other):
         if math.isnan(one) or math.isnan(other):
             raise CelError("NaN values cannot be ordered")

@@ -3,6 +3,8 @@
 In:  a ``LedgerView``, and demands (``max_flow.Demand``).
 Out: disjoint sets of devices, one for each demand, whose charges fit the headroom of each pool.
      None means that no such sets exist.
+
+The docstring of the package ``claims.core`` defines charge, headroom and all other terms.
 """
 
 # The problem is NP-hard: with devices as vertices and budgets of one as edges, it asks for an
@@ -42,9 +44,9 @@ Division = tuple[Counts, ...]
 
 
 def assign(view: LedgerView, demands: Sequence[Demand], steps: StepBudget) -> list[int] | None:
-    """Return disjoint sets of devices within the budgets, one for each demand.
+    """Return disjoint sets of devices, one for each demand, whose charges fit the budgets.
 
-    Return None if that is impossible. Raises OutOfStepsError if the step budget is spent.
+    Return None if no such sets exist. Raises OutOfStepsError if the step budget is spent.
     """
     sets = sorted({devices for devices, _ in demands})
     wanted = tuple([sum(count for s, count in demands if s == each) for each in sets])
@@ -82,8 +84,8 @@ class _Group:
 
     devices: int
     size: int
-    """Number of devices. If the demands in ``users`` need fewer devices, it is this smaller
-    number."""
+    """Number of devices in the group, or the number that the demands in ``users`` need if this is
+    smaller."""
     cost: Costs
     users: Counts
     """Indexes of the demands that can use the devices."""

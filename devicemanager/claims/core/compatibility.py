@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import attrs
 
 Declared = tuple[tuple[Hashable, frozenset[str]], ...]
-"""For each counter set that a device uses, the names of the device's groups in this set."""
+"""Pairs of a counter set that a device uses, and the names of the device's groups in it."""
 
 _NO_GROUPS = frozenset({""})
 """Groups of a device that declares no groups. Such devices are compatible only with each other."""
@@ -46,25 +46,28 @@ class Groups:
 
 
 def groups_of(names: Sequence[str]) -> frozenset[str]:
-    """Return the compatibility groups that a device declares for a counter set, from their names.
+    """Return the compatibility groups of a device in one counter set.
 
-    If ``names`` is empty, the result is one group that only devices without groups have.
+    ``names``: the groups that the device declares. If it declares none, return one group that only
+    such devices have.
     """
     return frozenset(names) or _NO_GROUPS
 
 
 @attrs.frozen(eq=False)
 class CommonGroups:
-    """For each counter set, the groups that its devices have in common. Its devices are those
-    in use before the search, and those that ``add`` has added."""
+    """For each counter set, the groups that all its devices have in common.
+
+    Its devices are those in use before the search, and those that ``add`` has added.
+    """
 
     _groups: Groups
     _common: dict[Hashable, list[frozenset[str]]] = attrs.field(factory=dict)
     """For each counter set, the common groups after each added device."""
 
     def add(self, number: int) -> bool:
-        """Add a device. Return False, without a change, if the device is incompatible with the
-        devices that were in use before the search, or with those added before."""
+        """Add a device, given by its number. Return False, without a change, if the device is
+        incompatible with devices that were in use before the search or were added before."""
         narrowed = []
         for key, groups in self._groups.declared.get(number, ()):
             stack = self._common.setdefault(key, [])
@@ -77,6 +80,6 @@ class CommonGroups:
         return True
 
     def remove(self, number: int) -> None:
-        """Undo the latest ``add``, which added this device."""
+        """Undo the latest ``add``. ``number``: the device that this ``add`` added."""
         for key, _ in self._groups.declared.get(number, ()):
             self._common[key].pop()

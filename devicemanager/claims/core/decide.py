@@ -1,9 +1,11 @@
-"""Decide with certainty whether requests for whole devices fit. The search uses this if first fit
-reached its limit.
+"""Decide with certainty whether requests for whole devices fit. The search uses this module if
+first fit reaches its limit.
 
 In:  slots of a ``Problem``: all exclusive, or all with admin access and of one claim.
-Out: an answer; None means that there is certainly no answer. The answer need not be the first
-     in the documented order, but equal arguments give the same answer.
+Out: an answer; None means that certainly no answer exists. The answer need not be the first in
+     the documented order, but equal arguments give the same answer.
+
+The docstring of the package ``claims.core`` defines slot, answer and all other terms.
 """
 
 # First fit can spend its limit on one early choice without ever revising it. This search fixes

@@ -55,7 +55,7 @@ class Constraint(Protocol):
     """
 
     def add(self, request: int, values: Values) -> bool:
-        """Add a device if the devices then satisfy the rule. Return False if they do not."""
+        """Add a device. Return False, without a change, if the devices would violate the rule."""
 
     def remove(self, request: int) -> None:
         """Undo the latest ``add`` that returned True. ``request``: the argument of that ``add``."""
@@ -66,7 +66,7 @@ class Match:
     """Constraint that all devices share a value of the attribute (``matchAttribute``)."""
 
     common: list[Values] = attrs.field(factory=list)
-    """Shared values after each added device."""
+    """For each added device, the values that it shares with all earlier devices."""
 
     def add(self, request: int, values: Values) -> bool:
         """Add a device if it shares a value with all devices so far. Return False if it does
@@ -104,22 +104,24 @@ class Distinct:
 
 
 def are_distinct(values: Values, others: Sequence[Values]) -> bool:
-    """True if no value is in one of the ``others``.
+    """True if no value in ``values`` is in one of the ``others``.
 
-    Also False if ``values`` is empty and there are others, because the type of an empty list is
-    unknown.
+    If ``values`` is empty, return True only if ``others`` is empty, too: the type of an empty list
+    is unknown.
     """
     return not others or (bool(values) and all(values.isdisjoint(each) for each in others))
 
 
 class Compared(NamedTuple):
-    """Constraint that applies to an option."""
+    """Constraint that applies to an option, and the values that the constraint compares."""
 
     constraint: int
     """Index of the constraint in its claim."""
     values: Callable[[int], Values | None]
-    """Values that the constraint compares, by device number; None if the device lacks the
-    attribute. Can raise an error that ends the call."""
+    """Function that returns the compared values of a device, given by its number.
+
+    None means that the device lacks the attribute. An error of the function ends the search.
+    """
 
 
 @attrs.frozen(eq=False)
@@ -129,30 +131,33 @@ class Option:
     count: int
     """Number of devices."""
     accepts: Callable[[int], bool]
-    """True if a device, given by its number, is a candidate. Can raise an error that ends the
-    call."""
+    """Function that returns True if a device, given by its number, is a candidate. An error of the
+    function ends the search."""
     permits: Callable[[int], bool]
-    """True if the option may use a candidate: for example, if the candidate's taints are
-    tolerated."""
+    """Function that returns True if the option may use a candidate, given by its number. For
+    example, the candidate's taints must be tolerated."""
     consumes: Callable[[int], Amounts]
-    """Amounts of each capacity of a device that this option consumes."""
+    """Function that returns the amount of each capacity that the option consumes of a device, given
+    by its number."""
     constraints: tuple[Compared, ...] = ()
     every: tuple[int, ...] | None = None
-    """All devices that an option needs, for ``allocationMode: All``; ``accepts`` is then not
-    called. None for an option that needs ``count`` of the accepted devices."""
+    """Numbers of all devices that the option needs, for ``allocationMode: All``.
+
+    The search does not call ``accepts`` for these devices. None means that the option needs any
+    ``count`` accepted devices.
+    """
     is_admin: bool = False
-    """True for admin access, which ignores the allocations of earlier calls."""
+    """True for admin access: the option can use devices that other claims use."""
 
 
 @attrs.frozen(eq=False)
 class OrderedClaim:
-    """One of the claims that a search must satisfy together."""
+    """Claim as input of the search: its requests with their options, and its constraints."""
 
     requests: tuple[tuple[Option, ...], ...]
     """The options of each request, in order of preference."""
     constraints: tuple[Callable[[], Constraint], ...] = ()
-    """Functions that create the constraints. Each search starts with constraints without
-    devices."""
+    """Functions that create the constraints of the claim. Each search creates new constraints."""
 
 
 @attrs.frozen(eq=False)
@@ -163,27 +168,30 @@ class OrderedProblem:
     claims: tuple[OrderedClaim, ...]
     steps: StepBudget
     limit: int
-    """Maximum number of devices of a claim."""
+    """Maximum number of devices per claim."""
     shareable: int = 0
     """The set of devices that any number of claims can share."""
     shared: int = 0
     """The set of shareable devices that other claims use. Their counters are already charged."""
     totals: Callable[[int], Amounts] = lambda number: {}
-    """Capacity of a device in nano-units."""
+    """Function that returns the capacities of a device, given by its number, in nano-units."""
     budget_of: Callable[[int], Hashable] = lambda pool: pool
-    """Index of the budget that a pool uses, normally its own. Quirks can merge budgets."""
+    """Function that returns the key of a pool's budget, given the index of the pool.
+
+    Pools with equal keys share one budget. Normally, each pool has its own.
+    """
     keeps_reservations: bool = False
-    """Quirk: rejected devices, and shares that the search gives back, keep their counters
-    reserved."""
+    """True to reproduce a bug of the scheduler: rejected devices, and shares that the search gives
+    back, keep their counters reserved."""
     groups: Groups = attrs.field(factory=Groups)
     """Compatibility groups of devices."""
 
     def answer(self, picks: int) -> list[list[Pick]] | None:
         """Return the picks of each claim; None if there is no answer.
 
-        If ``picks`` picks give no result, a second search starts. It has no limit of picks, and
-        skips parts that cannot contain an answer. Raises OutOfStepsError if the step budget is
-        spent, and EveryError if an option needs a device that violates a constraint.
+        If ``picks`` picks give no result, a second search starts. The second search has no limit of
+        picks, and skips parts that cannot contain an answer. Raises OutOfStepsError if the step
+        budget is spent, and EveryError if an option needs a device that violates a constraint.
         """
         self.steps.begin_first_fit(None if self.keeps_reservations else picks)
         try:

@@ -9,6 +9,8 @@ For one slot, these rules apply one after another:
 1. Fewer devices come before more. Only the number of devices of a SHARED slot can vary.
 2. Devices of one pool come before devices of several pools; pools are in their sorted order.
 3. Devices with lower numbers come first.
+
+The docstring of the package ``claims.core`` defines slot, answer and all other terms.
 """
 
 # The order is part of the API: a user who knows it can predict which device a claim gets, and
@@ -48,9 +50,9 @@ from devicemanager.core import bitset
 
 # Values for the argument ``pool`` of ``_Search._pick``, which can also be a pool index.
 ANY_POOLS = -1
-"""The remaining picks can belong to any pool."""
+"""Value of ``pool``: the remaining picks can belong to any pool."""
 SEVERAL_POOLS = -2
-"""The picks must belong to at least two pools; no device is picked yet."""
+"""Value of ``pool``: the picks must belong to at least two pools; no device is picked yet."""
 
 
 @attrs.frozen
@@ -67,7 +69,7 @@ class SlotDevices:
 def search(
     problem: Problem, slots: Sequence[int], picks: int | None
 ) -> dict[int, SlotDevices] | None:
-    """Return devices for the slots at these places, by place; None if there is no answer.
+    """Return devices for the slots with these indexes, by index; None if no answer exists.
 
     The result is the first answer in the documented order. Raises FirstFitCutOffError after
     ``picks`` picks (None: no limit), and OutOfStepsError when the step budget is spent.

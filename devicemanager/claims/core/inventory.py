@@ -1,5 +1,8 @@
 """Inventory of a node for the search: numbered devices of published pools, grouped by equal
-properties."""
+properties.
+
+The docstring of the package ``claims.core`` defines budget, charge, block and all other terms.
+"""
 
 # The number of a device is its position in the order in which the search considers devices:
 # pools by driver and name, devices as published. A lower number always means "considered
@@ -61,7 +64,7 @@ class Device:
     attributes: Mapping[str, Hashable] = attrs.field(factory=dict)
     """Attributes of the device and of its pool. Attributes without a value are omitted.
 
-    Two values are equal in Python exactly if the API treats them as equal.
+    Two values are equal in Python if, and only if, the API treats them as equal.
     """
     charge: Amounts = attrs.field(factory=dict)
     """Amounts charged to the pool's budget while the device is in use, in whole blocks."""
@@ -119,7 +122,7 @@ class Inventory:
 
     @classmethod
     def of(cls, pools: Iterable[Pool]) -> Inventory:
-        """Return an inventory of ``pools``, which can be in any order, and number its devices.
+        """Return an inventory of ``pools``, sorted by driver and name, with numbered devices.
 
         Raises ValueError for two devices with the same key.
         """
@@ -127,9 +130,7 @@ class Inventory:
 
     @classmethod
     def in_order(cls, pools: Iterable[Pool]) -> Inventory:
-        """Return an inventory with the pools in this order, not sorted by driver and name.
-
-        A search considers pools in the order of the inventory.
+        """Return an inventory with the pools in the given order, in which a search considers them.
 
         Raises ValueError for two devices with the same key.
         """

@@ -2,6 +2,8 @@
 
 In:  allocations from ``solve``, releases, or the state of an earlier ledger.
 Out: the allocation of each claim, the devices in use, and the charges to each pool.
+
+The docstring of the package ``claims.core`` defines charge, budget and all other terms.
 """
 
 # Two decisions shape this module:
@@ -175,7 +177,7 @@ class Ledger:
         return ledger
 
     def self_check(self) -> None:
-        """Raise LedgerError if the indexes differ from a recount; for tests."""
+        """Raise LedgerError if the devices in use or the charges differ from a recount."""
         again = Ledger.restore(self.state())
         if (again._in_use, again._charged) != (self._in_use, self._charged):
             raise LedgerError("an index of the ledger differs from a recount")

@@ -1,4 +1,7 @@
-"""Available devices and headroom of one inventory, as recorded in a ledger at one moment."""
+"""Available devices and headroom of one inventory, as recorded in a ledger at one moment.
+
+The docstring of the package ``claims.core`` defines headroom, charge and all other terms.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +61,8 @@ class LedgerView:
     ) -> LedgerView:
         """Return the view after exclusive allocations changed, without reading the ledger again.
 
-        ``taken``: devices that have been allocated since. ``released``: devices that have been
-        released since. ``charges``: the charge of each of these devices while it is in use.
+        ``taken``: devices that were allocated after this view was created. ``released``: devices
+        that were released after that. ``charges``: the charge of each of these devices.
         """
         in_use, exclusive, headroom = self.in_use, self.exclusive, list(map(dict, self.headroom))
         pools = {pool.key: place for place, pool in enumerate(self.inventory.pools)}
@@ -96,8 +99,8 @@ class LedgerView:
     def usable(self, alternative: Alternative) -> int:
         """Return the set of devices that are eligible for an alternative and available.
 
-        Devices whose charge exceeds the headroom of their pool are available only to requests with
-        admin access. The result is cached for each alternative.
+        If the charge of an unused device exceeds the headroom of its pool, the device is available
+        only to requests with admin access. The result is cached for each alternative.
         """
         found = self._usable.get(id(alternative))
         if found is None:
@@ -149,7 +152,7 @@ class LedgerView:
 
 
 def affords(headroom: Mapping[str, int], charge: Amounts) -> bool:
-    """True if the headroom covers the charge."""
+    """True if the headroom of a pool covers the charge of a device, for each budget."""
     return all(headroom.get(name, 0) >= amount for name, amount in charge.items())
 
 

@@ -1,4 +1,7 @@
-"""Inputs and outputs of the search for devices, independent of API types."""
+"""Inputs and outputs of the search for devices, independent of API types.
+
+The docstring of the package ``claims.core`` defines budget, charge and all other terms.
+"""
 
 # ``devmgmtproto.k8s.io`` and ``resource.k8s.io`` both reduce to these values. The front end
 # resolves classes, evaluates constraints and rounds amounts; ``solve`` decides.
@@ -144,8 +147,8 @@ class Limits:
     """Number of picks after which first fit stops. ``decide`` then takes over, if it supports the
     requests."""
     total: int = 100_000
-    """Maximum number of steps to evaluate constraints and search; then the outcome is
-    ``Undecided``."""
+    """Maximum number of steps for evaluating constraints and searching. A search that needs more
+    steps is ``Undecided``."""
     explanation: int = 10_000
     """Steps to find the reasons of a rejection, in addition to the steps that the search has
     left."""
@@ -195,8 +198,8 @@ class Rejection:
     pay for all usable devices. For AMOUNTS, it is the name of a resource of which too little is
     free. Empty for other causes."""
     collides: tuple[tuple[str, str], ...] = ()
-    """For the cause TOGETHER: the claim and the position of each request with which this one does
-    not fit. If any one of these requests is left out, the others fit."""
+    """For the cause TOGETHER: the claim and the position of each request with which the rejected
+    request does not fit. If any one of these requests is left out, the others fit."""
     reachable: Amounts = attrs.field(factory=dict)
     """For a shared request: the largest amount of each resource that the alternative could get."""
 
@@ -217,7 +220,7 @@ class Leftover:
 class Infeasible:
     """Outcome of a search if the claims do not fit now.
 
-    They may fit after releases or changes of pools.
+    The claims may fit after releases or changes of pools.
     """
 
     reasons: tuple[Rejection, ...]
@@ -262,4 +265,4 @@ class LedgerState:
     allocations: tuple[Allocation, ...]
     """Allocations sorted by claim."""
     charges: Mapping[DeviceKey, Amounts]
-    """Charge by device in use, as of the allocation to its first claim."""
+    """Charge of each device in use, recorded when the device was allocated to its first claim."""

@@ -1,4 +1,4 @@
-"""Choose devices of one pool whose budgets can each pay for only one device.
+"""Choose devices of one pool, if each budget of the pool can pay for only one device.
 
 In:  the budgets that each device charges, and the demands for devices.
 Out: the devices for each demand; no two of the devices charge the same budget. None if this is
@@ -29,7 +29,7 @@ Picks = tuple[tuple[int, int], ...]
 
 
 class Packing:
-    """Search for devices, for one call of ``budgets.assign``."""
+    """Search for devices of one pool, as a part of one call of ``budgets.assign``."""
 
     def __init__(
         self, budgets: Sequence[int], users: Sequence[int], devices: int, steps: StepBudget
@@ -45,10 +45,11 @@ class Packing:
                 self._excludes[number] |= budget
 
     def find(self, free: int, missing: tuple[int, ...], picks: Picks = ()) -> Picks | None:
-        """Return ``picks``, completed with devices from the set ``free`` for all demands.
+        """Add devices from the set ``free`` until all demands are satisfied. Return all picks.
 
-        ``missing``: for each demand, the number of devices that it still needs. Return None if the
-        demands cannot be satisfied. Raises OutOfStepsError if the step budget is spent.
+        ``missing``: for each demand, the number of devices that it still needs. ``picks``: the
+        picks so far. Return None if the demands cannot be satisfied. Raises OutOfStepsError if the
+        step budget is spent.
         """
         # Each round picks no device of one part. A pick is a recursive call.
         while any(missing):

@@ -1,4 +1,7 @@
-"""Partial allocation of a running search: what it uses so far, and what is still available."""
+"""Partial allocation: what a running search uses so far, and what is still available.
+
+The docstring of the package ``claims.core`` defines slot, pick and all other terms.
+"""
 
 # Every change has an inverse: ``pick`` and ``put_back``, ``share`` and ``unshare``,
 # ``fix_values`` and ``unfix_values``. The search undoes changes in reverse order, so no state is
@@ -99,8 +102,8 @@ class PartialAllocation:
     def share(
         self, devices: Sequence[int], amounts: Sequence[Mapping[str, int]]
     ) -> dict[int, dict[str, int] | None]:
-        """Allocate ``amounts`` of the ``devices``. Return the amounts that were allocated before,
-        by device number (None if there were none), for ``unshare``."""
+        """Allocate ``amounts`` of the ``devices``. Return the argument of ``unshare``: the earlier
+        amounts by device number, None for a device that this search did not share before."""
         before = {number: self._amounts.get(number) for number in devices}
         for number, more in zip(devices, amounts, strict=True):
             total = Counter(before[number] or self._view.allocated.get(number, {}))
@@ -221,10 +224,10 @@ class PartialAllocation:
         return low if touched & low else self._problem.interchangeable(number) & ~touched
 
     def is_hopeless(self, place: int, current: max_flow.Demand) -> bool:
-        """True if the slots from index ``place`` on can certainly not all be filled.
+        """True if it is certain that the slots from index ``place`` on cannot all be filled.
 
-        ``current``: demand of the slot that is being filled, the one before ``place``. Its count
-        is 0 if that slot needs no more whole devices.
+        ``current``: demand of the slot before ``place``, which is being filled. The demand has the
+        count 0 if this slot needs no more whole devices.
         """
         if place == len(self._slots):
             return False

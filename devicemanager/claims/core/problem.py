@@ -3,6 +3,8 @@
 In:  a ``LedgerView``, the claims, and a ``Choice`` for each request that the problem includes.
 Out: slots with their usable devices, constraints with their values, and ``reduce``, which
      removes devices and values that no answer can contain.
+
+The docstring of the package ``claims.core`` defines slot, answer and all other terms.
 """
 
 # ``reduce`` only counts devices, which is cheap. Until nothing changes, it removes
@@ -77,9 +79,9 @@ class Slot:
         return self.alternative.mode
 
     def devices_over_limit(self) -> int:
-        """Return the number of devices that the slot needs, if the limit for its claim is too low.
+        """Return the number of devices that the slot needs, if the limit per claim is too low.
 
-        Return 0 if the limit is not too low, or if a higher limit would not help.
+        Return 0 if the limit is high enough, or if a higher limit would not help.
         """
         if self.alternative.every:
             count = self.usable.bit_count()
@@ -257,7 +259,7 @@ class Problem:
         return True
 
     def interchangeable(self, number: int) -> int:
-        """Return the set of devices that the search can exchange for a device, including itself.
+        """Return the set of device ``number`` and the devices that the search can exchange for it.
 
         These devices are of one kind and have the same matched values. Each slot can use either
         all of them or none. Either none of them is in use, or all are allocated exclusively and
@@ -301,7 +303,10 @@ def largest_amount(tiers: Tiers, devices: int, most: int) -> int:
 
 
 def can_reach(tiers: Tiers, devices: int, most: int, amount: int) -> bool:
-    """True if ``largest_amount`` of the first three arguments is at least ``amount``."""
+    """True if up to ``most`` devices of the set ``devices`` have ``amount`` free together.
+
+    ``tiers``: pairs of a free amount and the set of devices that have it, largest amount first.
+    """
     missing = amount
     for free, members in tiers:
         if free * most < missing:

@@ -3,6 +3,8 @@
 In:  the arguments of a call of ``solve``; for claims that fit, also their allocations.
 Out: if the claims do not fit, ``Rejection`` values for alternatives of their requests; if they
      fit, a ``Leftover`` for each request.
+
+The docstring of the package ``claims.core`` defines alternative, budget and all other terms.
 """
 
 # The rules apply in a fixed order: driver, class and constraints (from the front end), other
@@ -54,10 +56,12 @@ def rejections(
 ) -> tuple[Rejection, ...]:
     """Explain why claims do not fit: return a rejection for each alternative of certain requests.
 
-    If some requests do not fit even alone, the rejections are for these requests, and for those
-    that were not examined because the steps ran out. If every request fits alone, the rejections
-    are for requests that collide: together they do not fit, but if one of them is left out, the
-    others fit. ``fits`` returns True if a search finds devices for claims; it must use ``steps``.
+    If some requests do not fit even alone, explain these requests. Also explain requests that were
+    not examined because the steps ran out. If every request fits alone, explain the requests that
+    collide: they do not fit together, but the others fit if one of them is left out.
+
+    ``fits``: function that returns True if a search finds devices for the given claims. The
+    function must spend ``steps``.
     """
     call = _Reasons(view, ledger, claims, limits, steps)
     sieved = [[call.sieve(choice) for choice in choices] for choices in _choices(claims)]

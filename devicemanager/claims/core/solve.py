@@ -72,7 +72,7 @@ def solve(
 ) -> Outcome:
     """Find devices on one node for claims that are not allocated yet.
 
-    ``steps``: a budget from ``budget_of``, if a part of it is already spent; None for a new budget.
+    ``steps``: a budget from ``budget_of`` that is already in use; None creates a new budget.
 
     ``Infeasible`` and ``Error`` are certain; ``Undecided`` means that the search reached its
     limits without a result.

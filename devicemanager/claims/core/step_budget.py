@@ -55,7 +55,11 @@ class StepBudget:
         self._picks_end = self._total if picks is None else picks
 
     def pick(self) -> None:
-        """Count one pick of a device. Raises FirstFitCutOffError or OutOfStepsError at a limit."""
+        """Count one pick of a device, which is also a step.
+
+        Raises FirstFitCutOffError above the limit of picks, and OutOfStepsError if the budget is
+        spent.
+        """
         self._picks += 1
         if self._picks > self._picks_end:
             raise FirstFitCutOffError

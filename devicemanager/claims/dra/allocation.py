@@ -103,10 +103,10 @@ def allocate(
     """Allocate claims together on a node. Choose the same devices as the scheduler.
 
     The objects are of resource.k8s.io/v1, with the defaults that the API server sets
-    (``with_defaults``). Return a result for each claim, or None if they do not fit. Raises
+    (``with_defaults``). Return a result for each claim, or None if the claims do not fit. Raises
     AllocationError, with the scheduler's message, for an error in an object. Raises InvalidPools if
     the claims do not fit and a pool is invalid, and TryAgain if the search needs more than
-    ``max_steps``.
+    ``max_steps`` steps.
     """
     allocator = Allocator(slices, classes, profile=profile, max_steps=max_steps)
     return allocator.allocate(claims, node, in_use, new_share_id=new_share_id)
@@ -185,8 +185,8 @@ class Allocator:
         """Return lines of text that explain why claims do not fit on a node.
 
         For each request, the lines name the rules and the devices that each rule excludes. A device
-        that several rules exclude is named only at the first of them. Raises
-        AllocationError, and TryAgain if the selectors need too many steps.
+        that several rules exclude is named only at the first of them. Raises AllocationError for
+        an error in an object, and TryAgain if the selectors need too many steps.
         """
         call = self._call(node, in_use)
         try:

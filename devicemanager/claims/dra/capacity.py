@@ -49,12 +49,12 @@ class Amount:
 
     @classmethod
     def parse(cls, text: str | int) -> Amount:
-        """Parse a quantity. Raises ValueError."""
+        """Parse a quantity. Raises ValueError for a malformed quantity."""
         found = Quantity.parse(str(text))
         return cls(found.nanos, found.format, str(text))
 
     def __str__(self) -> str:
-        """Return the canonical text."""
+        """Return the quantity in the canonical form of Kubernetes, such as ``1Gi``."""
         return canonical(self.nanos, self.format)
 
 
@@ -86,7 +86,7 @@ class Capacity:
     default: Amount | None = None
     range: Range | None = None
     values: tuple[Amount, ...] | None = None
-    """Valid values in ascending order; empty if the policy does not list any."""
+    """Valid values in ascending order; None or empty if the policy lists no values."""
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> Capacity:
@@ -108,12 +108,12 @@ class Capacity:
         )
 
     def consumed(self, wanted: Amount | None, arithmetic: Arithmetic) -> Amount:
-        """Return the amount that a request consumes: the requested amount, rounded up by the
-        policy.
+        """Return the amount that a request consumes: the requested amount, rounded up as the policy
+        requires.
 
         ``wanted``: the requested amount. None means that the request does not name this capacity.
-        It then consumes the default of the policy; without a default, the whole capacity. Raises
-        CapacityError.
+        The request then consumes the default of the policy; without a default, the whole capacity.
+        Raises CapacityError for an amount that the policy cannot represent.
         """
         if wanted is None:
             return self.default or self.value
@@ -138,7 +138,7 @@ def consumption(
     """Return the amounts that a request consumes of a device, by capacity.
 
     Return None if the device lacks a requested capacity, or if a policy does not allow the request.
-    Raises CapacityError.
+    Raises CapacityError for a negative amount, and for an amount that a policy cannot represent.
     """
     if not wanted.keys() <= capacities.keys():
         return None

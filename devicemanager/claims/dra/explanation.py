@@ -17,8 +17,12 @@ _SHOWN = 3
 
 
 def lines(call: Call, read: Sequence[ClaimRequests]) -> Iterator[str]:
-    """Yield lines of text: the pools that are not used, and for each request in ``read`` the rules
-    that exclude devices. Raises AllocationError and OutOfStepsError."""
+    """Yield lines of text: the pools that are not used, and for each request the rules that exclude
+    devices.
+
+    ``read``: the claims with their requests. Raises AllocationError for an error in an object, and
+    OutOfStepsError if the step budget is spent.
+    """
     for pool in call.offer.pools:
         if not pool.is_usable:
             yield f"pool {pool.name} is not used: {pool.invalid or 'slices are missing'}"

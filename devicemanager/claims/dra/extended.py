@@ -79,8 +79,8 @@ def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
     """Return the requests for a pod's extended resources.
 
     ``resources``: device class by resource. An init container ends before later sidecars and app
-    containers start, so it uses the devices of their requests. If it needs more devices, it also
-    uses one request that all init containers share.
+    containers start, so the init container uses the devices of their requests. All init containers
+    that need more devices share one further request.
     """
     spec = pod["spec"]
     initial = list(spec.get("initContainers") or ())

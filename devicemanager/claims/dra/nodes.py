@@ -47,7 +47,8 @@ class InvalidSelector(AllocationError):
 def node_matches(node: Node, spec: Object) -> bool:
     """True if a node can use a slice, or a device with its own node selection.
 
-    ``spec``: has ``nodeName``, ``allNodes`` or ``nodeSelector``. Raises InvalidSelector.
+    ``spec``: the spec of the slice, or the device, with ``nodeName``, ``allNodes`` or
+    ``nodeSelector``. Raises InvalidSelector.
     """
     name = spec.get("nodeName")
     if name:

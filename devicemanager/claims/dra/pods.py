@@ -16,7 +16,7 @@ from devicemanager.claims.dra.results import AllocationResult
 from devicemanager.claims.dra.slices import Object
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
-"""Annotation of a claim from a template. Its value is the name of the pod's entry."""
+"""Annotation of a claim from a template: the name of the entry in the pod's ``resourceClaims``."""
 FINALIZER = "resource.kubernetes.io/delete-protection"
 """Finalizer that the scheduler adds when it allocates a claim."""
 MAX_RESERVED = 256
@@ -26,9 +26,10 @@ _LONGEST = 57
 
 
 def claim_names(pod: Object) -> dict[str, str | None]:
-    """Return names of ResourceClaims, by entry of ``spec.resourceClaims``.
+    """Return the name of the ResourceClaim of each entry of ``spec.resourceClaims``, by entry name.
 
-    The name is None if the claim is not created yet. Entries that need no claim are omitted.
+    The result is None for an entry whose claim is not created yet. Entries that need no claim are
+    omitted.
     """
     known = {
         each["name"]: each.get("resourceClaimName")
@@ -57,7 +58,10 @@ def missing_templates(pod: Object) -> Iterator[tuple[str, str]]:
 
 
 def claim_from_template(pod: Object, entry: str, template: Object) -> dict[str, Any]:
-    """Return the claim that the claim controller creates for a pod's entry."""
+    """Return the claim that the claim controller creates from a template.
+
+    ``entry``: name of the entry of ``spec.resourceClaims`` that refers to the template.
+    """
     spec = template.get("spec") or {}
     metadata = spec.get("metadata") or {}
     made: dict[str, Any] = {
@@ -136,7 +140,7 @@ def _conditions(claim: Object) -> Iterator[tuple[Object, set[str]]]:
 
 
 def with_allocation(claim: Object, result: AllocationResult, now: str) -> dict[str, Any]:
-    """Return a claim with its allocation; ``now`` is the time in the API's format."""
+    """Return a claim with its allocation. ``now``: the current time in RFC 3339 format."""
     allocation = {**result, "allocationTimestamp": now}
     return {**claim, "status": {**(claim.get("status") or {}), "allocation": allocation}}
 

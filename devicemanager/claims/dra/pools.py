@@ -62,7 +62,7 @@ class GatheredPool:
 
     key: PoolKey
     slices: tuple[Slice, ...] = ()
-    """Slices that have devices for the node, by name."""
+    """Slices that have devices for the node, sorted by name."""
     elsewhere: tuple[Slice, ...] = ()
     """Slices that have devices for other nodes only."""
     counter_sets: tuple[Object, ...] = ()
@@ -102,10 +102,15 @@ class Offer:
     shareable: int
     """The set of devices that allow multiple allocations (``bitset``)."""
     charges: Mapping[DeviceKey, Amounts]
-    """Counters that devices consume, by device; for usable pools on all nodes."""
+    """Amounts of the counters that each device consumes, in nano-units.
+
+    Covers the usable pools, including devices that only other nodes can use.
+    """
     groups: Mapping[DeviceKey, Declared] = attrs.field(factory=dict)
-    """Compatibility groups of the devices that consume counters, by device; for usable pools on all
-    nodes. Empty while the feature is disabled."""
+    """Compatibility groups of each device that consumes counters. Empty if the feature is disabled.
+
+    Covers the usable pools, including devices that only other nodes can use.
+    """
 
     @property
     def has_invalid_pool(self) -> bool:

@@ -16,10 +16,11 @@ class Quirk(enum.Enum):
     """Upstream bug. Its value is the name that users see."""
 
     STALE_LIST_MATCH = "stale-list-match"
-    """Undoing a device does not restore the common values of matchAttribute (k/k#140300)."""
+    """If the search removes a device, matchAttribute does not restore the values that the other
+    devices have in common (k/k#140300)."""
     KEPT_RESERVATIONS = "kept-reservations"
-    """A device that the search rejects or gives back keeps its counters reserved (k/k#140431,
-    k/k#140436)."""
+    """A device that the search rejects keeps its counters reserved. So does a share that the search
+    gives back (k/k#140431, k/k#140436)."""
     SHARES_CHARGED_AGAIN = "shares-charged-again"
     """A share without consumed capacity consumes counters a second time (k/k#140433)."""
     COUNTERS_BY_POOL_NAME = "counters-by-pool-name"
@@ -35,8 +36,8 @@ class Quirk(enum.Enum):
     """``allocationMode: All`` skips a shareable device without enough free capacity, and
     succeeds."""
     CONFIG_PER_REQUEST = "config-per-request"
-    """The allocation result has a claim's config once for each request of the claim. Each copy
-    names all requests of the config."""
+    """The allocation result has a copy of a claim's config for each request that the config names.
+    Each copy names all these requests."""
 
 
 class Feature(enum.Enum):
@@ -78,13 +79,14 @@ class Profile:
     keeps_step_format: bool = True
     """True if rounded amounts have the format of the step; False for BinarySI (until 1.36)."""
     knows_alpha_fields: bool = True
-    """True to reject derived attributes and compatibility groups (since 1.37); False to ignore
-    them."""
+    """True if requests with derived attributes are rejected, and slices with compatibility groups
+    are not used, while the feature gate is disabled (since 1.37). False if these fields are
+    ignored."""
     counters_of_any_node: bool = False
-    """True if slices with counters belong to their pool on every node (until 1.36)."""
+    """True if every node uses slices with counters, whatever their node selection (1.36)."""
 
     pools_of_node_only: bool = False
-    """True for the pools of 1.34 and earlier.
+    """True if pools follow the rules of 1.34 and earlier.
 
     Only the node's slices count for a pool. One slice can have counters and devices. The devices of
     an incomplete pool are used.

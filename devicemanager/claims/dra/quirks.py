@@ -9,7 +9,10 @@ from devicemanager.claims.core.device_order import Values, are_distinct
 
 @attrs.define(eq=False)
 class StaleMatch:
-    """``Match`` with ``STALE_LIST_MATCH``: ``remove`` does not restore the common values."""
+    """``Match`` with the bug ``STALE_LIST_MATCH``.
+
+    ``remove`` does not restore the common values.
+    """
 
     common: Values = frozenset()
     count: int = 0
@@ -32,7 +35,10 @@ class StaleMatch:
 
 @attrs.define(eq=False)
 class DistinctPerRequest:
-    """``Distinct`` with ``DISTINCT_PER_REQUEST``: it compares only each request's latest device."""
+    """``Distinct`` with the bug ``DISTINCT_PER_REQUEST``.
+
+    ``add`` compares only with the latest device of each request.
+    """
 
     latest: dict[int, Values] = attrs.field(factory=dict)
     count: int = 0

@@ -56,7 +56,7 @@ class RequestOption:
     device_class: Object
     option: Option
     candidate: Candidate
-    """Decides which devices this request can use."""
+    """Functions that check which devices this request can use."""
 
     @property
     def class_name(self) -> str:
@@ -87,7 +87,8 @@ class Call:
     groups: Groups
 
     def claims(self, claims: Sequence[Object]) -> tuple[ClaimRequests, ...]:
-        """Translate claims. Raises AllocationError for the error that upstream finds first."""
+        """Translate claims for the search. Raises AllocationError for the error that upstream finds
+        first."""
         return tuple([_Reader(self, claim).read() for claim in claims])
 
     @property
@@ -403,10 +404,10 @@ class Candidate:
             ) from None
 
     def consumed(self, source: Source) -> dict[str, Amount] | None:
-        """Return the amounts that the request consumes of a device, by capacity; None if it cannot
-        use the device.
+        """Return the amounts that the request consumes of a device, by capacity.
 
-        Raises CapacityError.
+        Return None if the request cannot use the device. Raises CapacityError for an amount that a
+        request policy cannot represent.
         """
         key = id(source.facts)
         if key not in self._consumed:
@@ -419,7 +420,7 @@ class Candidate:
         return self._consumed[key]
 
     def consumes(self, number: int) -> Amounts:
-        """Return the amount that the request consumes of each capacity, in nano-units."""
+        """Return the amounts that the request consumes of a device, by capacity, in nano-units."""
         if not self.call.profile.has(Feature.CONSUMABLE_CAPACITY):
             return {}
         source = self.call.offer.sources[number]

@@ -21,7 +21,7 @@ AllocationResult = Mapping[str, Any]
 
 @attrs.frozen(eq=False)
 class Writer:
-    """Create the AllocationResults of one call of the allocator."""
+    """Writer of the AllocationResults for one call of the allocator."""
 
     profile: Profile
     node: Node
@@ -30,8 +30,10 @@ class Writer:
     """Function that returns the ID for a new share."""
 
     def result(self, claim: ClaimRequests, picks: Sequence[Pick]) -> AllocationResult:
-        """Return the AllocationResult that allocates the devices in ``picks`` to a claim. Raises
-        AllocationError."""
+        """Return the AllocationResult that allocates the devices in ``picks`` to a claim.
+
+        Raises AllocationError if the node selector of a device or its slice has several terms.
+        """
         devices: dict[str, Any] = {}
         if picks:
             devices["results"] = [self._device(claim, pick) for pick in picks]

@@ -50,7 +50,7 @@ class Selector:
 
 
 class Selectors:
-    """Evaluate selectors and cache the results."""
+    """Evaluator of selectors and derived attributes, with a cache of the results."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -82,7 +82,7 @@ class Selectors:
         return result
 
     def derived(self, name: str, expression: str, source: Source, steps: StepBudget) -> Object:
-        """Return the value of a derived attribute of a device, as the JSON of an attribute.
+        """Return a derived attribute of a device in the API's form, such as ``{"string": "a"}``.
 
         Raises AllocationError if the expression does not compile, or fails for this device.
         """
@@ -159,6 +159,6 @@ def _answer(selector: DraSelector, device: Device, steps: StepBudget) -> bool | 
 
 
 def _attribute(value: Object) -> Attribute:
-    """Convert an attribute. Raises AllocationError unless it has one field of a known type."""
+    """Convert an attribute. Its first field is the value; without a field, the type is empty."""
     kind, found = next(iter(value.items()), ("", ""))
     return Attribute(kind, tuple(found) if isinstance(found, list) else found)

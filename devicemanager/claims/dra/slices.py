@@ -33,7 +33,7 @@ class Slice:
 
     @classmethod
     def of(cls, value: Object) -> Slice:
-        """Read a ResourceSlice. Raises AllocationError for an object without a pool."""
+        """Read a ResourceSlice. Raises AllocationError if a required field is missing."""
         try:
             spec = value["spec"]
             pool = spec["pool"]
@@ -58,7 +58,7 @@ class Slice:
 
     @property
     def counter_sets(self) -> Iterable[Object]:
-        """The shared counters."""
+        """The counter sets of the slice (``sharedCounters``)."""
         return self.spec.get("sharedCounters") or ()
 
     @property
@@ -82,7 +82,10 @@ class Slice:
 
 
 def charge(device: Object) -> dict[str, int]:
-    """Return the counters that a device consumes while it is in use, by ``set/counter``."""
+    """Return the amounts of counters that a device in use consumes, by ``set/counter``.
+
+    Amounts are in nano-units.
+    """
     found: dict[str, int] = {}
     for consumed in device.get("consumesCounters") or ():
         for name, counter in consumed["counters"].items():
@@ -92,7 +95,7 @@ def charge(device: Object) -> dict[str, int]:
 
 
 def budget(counter_sets: Iterable[Object]) -> dict[str, int]:
-    """Return the value of each counter, by ``set/counter``."""
+    """Return the value of each counter in nano-units, by ``set/counter``."""
     return {
         f"{each['name']}/{name}": parse_quantity(str(counter["value"]))
         for each in counter_sets

@@ -90,7 +90,10 @@ class Fields:
         return self.as_text(self.take(name), name)
 
     def as_text(self, value: object, name: str) -> str:
-        """Check that ``value``, the value of field ``name``, is Unicode text, and return it."""
+        """Return ``value``, the value of the field ``name``.
+
+        If the value is not Unicode text, add an error and return an empty string.
+        """
         text = self._checked(value, name, str, "a string", "")
         if text.isascii() or text == _utf8(text):
             return text
@@ -112,7 +115,7 @@ class Fields:
         return value
 
     def optional_text(self, name: str) -> str | None:
-        """Read a string field; return None if it is absent."""
+        """Read a string field; return None if it is absent, an empty string if it is invalid."""
         value = self.take(name)
         return None if value is None else self.as_text(value, name)
 

@@ -49,7 +49,7 @@ class ConfigReference:
 
 @attrs.frozen
 class ConfigObject:
-    """Object with settings for a driver; it belongs to another API than structured claims."""
+    """Object with settings for a driver. Its type belongs to another API."""
 
     api_version: str
     kind: str
@@ -167,7 +167,10 @@ class ClaimDetail:
     device_class: str = ""
     constraints: str = ""
     requests: Quantities = attrs.field(factory=dict)
-    """Minimum amounts that all chosen devices provide together; empty requests one device."""
+    """Minimum amounts that the devices must provide together; the key ``COUNT`` is their number.
+
+    If the mapping is empty, request one device, or all devices of a class with admin access.
+    """
     limits: Quantities = attrs.field(factory=dict)
     match_attributes: tuple[str, ...] = ()
     configs: tuple[ConfigReference, ...] = ()
@@ -180,7 +183,7 @@ class ClaimInstance:
     detail: ClaimDetail | None = None
     one_of: tuple[ClaimDetail, ...] = ()
     name: str = ""
-    """Name of the request; accepted and ignored."""
+    """Name of the request. It does not affect the allocation."""
 
     def details(self) -> tuple[ClaimDetail, ...]:
         """Return the alternatives of the request: ``one_of``, or only ``detail``."""

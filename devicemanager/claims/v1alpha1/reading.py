@@ -35,7 +35,7 @@ _TOO_LARGE = f"larger than {MAX_SIZE} characters"
 
 
 def read_text(text: str, where: str = "") -> tuple[api.Object, ...]:
-    """Return all objects of a text; a document of kind ``List`` contributes its items.
+    """Return all objects of a text. For a document of kind ``List``, return its items.
 
     Raises InvalidObject with a line for each error, starting with ``where`` (the name of the
     text). No list in the text may have more than ``MAX_DEVICES`` items.
@@ -141,7 +141,7 @@ def _above(field: str) -> Iterator[str]:
 
 
 def check(found: api.Object) -> None:
-    """Raise InvalidObject if an object that a program created breaks a rule."""
+    """Check an object that a program created. Raises InvalidObject if the object breaks a rule."""
     errors = broken_rules(found)
     if errors:
         name = object_name(found.metadata)
@@ -262,7 +262,7 @@ def _detail(fields: Fields) -> api.ClaimDetail:
 
 
 def read_status(fields: Fields) -> api.ClaimStatus:
-    """Return the claim status in ``fields``, and finish ``fields``."""
+    """Return the claim status in ``fields``. Add an error for each field that was not read."""
     found = api.ClaimStatus(
         fields.each("allocations", _device_allocation),
         fields.each("classConfigs", _config_object),

@@ -20,7 +20,10 @@ _WITH_DEVICES = (EventKind.CLAIMS_PREPARED, EventKind.DEVICE_HEALTH)
 
 
 class NodeDra:
-    """DRA of one node with simulated drivers. Thread-safe; methods only queue work."""
+    """ResourceSlices and ResourceClaims of one node with simulated DRA drivers.
+
+    Thread-safe. Methods only queue work.
+    """
 
     __slots__ = ("_claims", "_kubelet", "_node", "_slices")
 
@@ -33,7 +36,7 @@ class NodeDra:
 
     @classmethod
     def of(cls, node: NodeContext, uid: Callable[[], str]) -> Self | None:
-        """Return the DRA of a node; None for a kubelet that has real drivers.
+        """Create the ``NodeDra`` of a node. Return None if the node's kubelet has real drivers.
 
         ``uid`` returns the UID of the Node object.
         """
@@ -42,8 +45,10 @@ class NodeDra:
         return cls(node, cast(DraKubelet, node.kubelet), uid)
 
     def joined(self, is_new: bool) -> None:
-        """Publish the slices of a node that has joined. ``is_new``: False if its Node already
-        existed."""
+        """Publish the slices of a node that has joined.
+
+        ``is_new`` is False if an earlier process ran the node. Its slices are then deleted first.
+        """
         if self._slices is not None:
             self._slices.joined(is_new=is_new)
 
@@ -58,10 +63,11 @@ class NodeDra:
             self._slices.refresh()
 
     def on_kubelet_event(self, event: Event) -> None:
-        """Handle an event of the kubelet.
+        """Queue the work that an event of the kubelet requires.
 
-        After a restart, wipe the slices. After claims were prepared or the health of a device has
-        changed, write the status of the pod's devices, if the option ``device_status`` is set.
+        After a restart, delete the node's slices. With the option ``device_status``, write
+        ``status.devices`` of a pod's claims. This happens when the claims were prepared, or when
+        the health of a device has changed.
         """
         if event.kind is EventKind.STARTED and self._slices is not None:
             self._slices.restarted()

@@ -61,8 +61,8 @@ class NodeSlices:
         """Drivers that publish their slices again after a delay."""
 
     def joined(self, *, is_new: bool) -> None:
-        """Publish all slices of a node that joins. If its Node already existed, wipe the slices
-        first."""
+        """Publish all slices of a node that joins. With ``is_new`` False, wipe the slices of an
+        earlier process first."""
         self._queue(self._publish_all if is_new else self._wipe_all)
 
     def restarted(self) -> None:
@@ -70,7 +70,8 @@ class NodeSlices:
         self._queue(self._wipe_all)
 
     def refresh(self) -> None:
-        """Publish the slices of drivers whose devices have changed."""
+        """Publish the slices of drivers whose devices have changed, and wipe those of stopped
+        drivers."""
         if any(self._needs_work(each) for each in self._node.options.drivers):
             self._queue(self._publish_all)
 

@@ -151,8 +151,8 @@ class ClusterNode:
     def join(self) -> None:
         """Register the node and start to renew its Lease. Blocks.
 
-        Raises ApiError if a request fails, and ClusterError if a Node with the name exists that
-        devicemanager did not create.
+        Raises ApiError if a request fails. Raises ClusterError if another program created a Node
+        with this name.
         """
         found, is_new = register(self._context, self._status, lambda: self._update(force=True))
         self._uid = found["metadata"]["uid"]
@@ -226,15 +226,22 @@ class ClusterNode:
     # -- events of the API server ------------------------------------------------------------
 
     def on_pod_list(self, objects: list[JsonObject]) -> None:
-        """Handle a list of all pods that are bound to the node."""
+        """Add, update and remove pods to match this list of all pods that are bound to the node."""
         self._pods.on_pod_list(objects)
 
     def on_pod_event(self, kind: str, object_: JsonObject) -> None:
-        """Handle a pod of the node that was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        """Add, update or remove a pod of the node.
+
+        ``kind`` is ``ADDED``, ``MODIFIED`` or ``DELETED``.
+        """
         self._pods.on_pod_event(kind, object_)
 
     def on_node_event(self, kind: str, object_: JsonObject) -> None:
-        """Handle the Node object, which was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        """Read the labels, taints and faults from the Node object after an event.
+
+        ``kind`` is ``ADDED``, ``MODIFIED`` or ``DELETED``. After a deletion, the node does what the
+        option ``on_deleted`` says.
+        """
         metadata, queue = object_["metadata"], self._context.work_queue
         if kind == "DELETED":
             # The event can be about an earlier Node with the same name.
@@ -342,9 +349,10 @@ class ClusterNode:
         self._pods.exit(uid, container, exit_code, reason)
 
     def not_ready(self, why: str, cause: str = "fault") -> None:
-        """Make the node not ready for ``cause``. An empty message ``why`` clears the cause.
+        """Make the node not ready, with the message ``why``; an empty message clears ``cause``.
 
-        The node is ready again when all causes are cleared.
+        ``cause`` names the cause of this error. The node is ready again when all causes are
+        cleared.
         """
         self._state.set_error(cause, why)
         self.refresh()
@@ -358,9 +366,9 @@ class ClusterNode:
         self.refresh()
 
     def silent(self, silent: bool = True) -> None:
-        """Stop all writes of the node: its lease, its statuses, and the deletion of its pods.
+        """Stop renewing the node's lease, writing statuses, and deleting pods.
 
-        With ``silent`` False, resume them.
+        With ``silent`` False, resume these writes.
         """
         with self._lock:
             if silent == self._is_silent:
@@ -373,7 +381,7 @@ class ClusterNode:
             self.refresh()
 
     def reboot(self) -> None:
-        """Simulate a reboot of the node: containers stop, and every pod goes through admission.
+        """Simulate a reboot of the node: containers stop, and all pods go through admission again.
 
         Pods with devices are rejected, because this admission is before plugins re-register.
         """

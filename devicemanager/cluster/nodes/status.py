@@ -199,8 +199,8 @@ def register(
 ) -> tuple[JsonObject, bool]:
     """Create the Node object with its status and return it (``registerWithAPIServer``).
 
-    The second value is True if the Node is new. If an earlier process created the Node, take it
-    over, and call ``update`` to write its status.
+    If the Node already exists, take it over, and call ``update`` to write its status. The second
+    value is False for a Node that an earlier process created. It is True for a new or adopted Node.
 
     Raises ApiError if a request fails, and ClusterError if devicemanager did not create the Node.
     """

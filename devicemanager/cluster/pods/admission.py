@@ -68,7 +68,10 @@ class PodAdmission:
         self._handler = handler
 
     def add(self, object_: JsonObject) -> None:
-        """Handle a new pod, which was bound to the node or ran under an earlier process."""
+        """Admit, restore or reject a pod that is new to this process.
+
+        The pod was bound to the node, or it ran under an earlier process.
+        """
         metadata, status = object_["metadata"], object_.get("status") or {}
         pod = PodState.of(object_, self._behaviour(metadata))
         # Added before the decision, because events of the kubelet during the admission must find
@@ -97,7 +100,7 @@ class PodAdmission:
         return behaviour
 
     def annotations_changed(self, pod: PodState, object_: JsonObject) -> None:
-        """Apply the annotations of a known pod if another client has changed them."""
+        """Change the behaviour of a known pod if its annotations have changed."""
         metadata = object_["metadata"]
         annotations = own_annotations(metadata)
         if annotations == pod.annotations:
@@ -247,7 +250,7 @@ class PodAdmission:
     # -- rejected -----------------------------------------------------------------------
 
     def _reject_early(self, pod: PodState, parsed: Pod, rejected: Rejected) -> None:
-        """Reject a pod without passing it to the kubelet, and report its status."""
+        """Reject a pod that the kubelet does not have, and report its status."""
         pod.rejection = PodFacts(
             parsed, Phase.FAILED, rejected.reason, rejected.message, self._node.clock.time()
         )

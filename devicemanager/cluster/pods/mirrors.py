@@ -75,9 +75,9 @@ class Mirrors:
     # -- events of the API server ----------------------------------------------------------
 
     def found(self, object_: JsonObject) -> None:
-        """Handle a mirror pod that exists on the API server.
+        """Adopt a mirror pod that exists on the API server.
 
-        Adopt it, or delete it if its static pod no longer exists.
+        Delete the mirror pod if its static pod no longer exists, or if a user has deleted it.
         """
         metadata = object_["metadata"]
         static = str(metadata["annotations"][MIRROR])
@@ -98,14 +98,14 @@ class Mirrors:
             mirror.ip = self._node.addresses.allocate(address)
 
     def deleted(self, uid: str) -> None:
-        """Handle a deleted pod: recreate it if it was a mirror pod."""
+        """Recreate the deleted pod with this UID if it was a mirror pod."""
         for static, mirror in list(self._mirrors.items()):
             if mirror.uid == uid:
                 mirror.uid, mirror.digest = "", 0
                 self.update(static)
 
     def on_pod_list(self, uids: Collection[str]) -> None:
-        """Handle a LIST of pods with these UIDs: recreate all mirror pods that are missing."""
+        """Recreate the mirror pods that are missing in a LIST of pods with these UIDs."""
         for mirror in list(self._mirrors.values()):
             if mirror.uid and mirror.uid not in uids:
                 self.deleted(mirror.uid)

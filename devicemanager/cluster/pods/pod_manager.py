@@ -69,24 +69,25 @@ class PodState:
     """Address of the pod. While the pod runs, no other pod has it; empty before the first start,
     and for a pod in the network of the host."""
     rejection: PodFacts | None = None
-    """Facts for the status of a pod that was rejected before the kubelet got it."""
+    """Facts for the status of a rejected pod that the kubelet does not have; None for other
+    pods."""
     never_ran: bool = False
     """True if the pod was deleted before its admission."""
     needs_start: bool = False
     """True if a container of the pod failed to start."""
     resize_summary: str | None = None
-    """Text of the resources for events about a resize; None if the pod was never resized."""
+    """Resources of the pod as text, for events about a resize; None if the pod was not changed."""
     has_resize_conditions: bool = False
-    """True if the status in the API can have conditions of a resize."""
+    """True if the pod's status on the API server can have conditions about a resize."""
     generation: int = 0
     """``metadata.generation`` of the newest object; 0 from API servers up to 1.32."""
     version: str = ""
-    """``resourceVersion`` after the last write."""
+    """``resourceVersion`` of the pod after this node's last write."""
     digest: int = 0
     """Hash of the status that was written last."""
     # None instead of an empty dict saves 64 bytes per pod.
     timed: dict[str, float | None] | None = None
-    """Start times of containers whose exit is timed, by container."""
+    """Start times of the containers for whose exit a timer is set, by container."""
     # Guarded by ``PodManager.lock``. The stage can be read without it.
     is_changed: bool = False
     """True if the pod's status can differ from the status that was written last."""
@@ -151,9 +152,8 @@ class PodState:
     def is_own_write(self, object_: JsonObject) -> bool:
         """True if a Pod object has the resource version that this node's last write returned.
 
-        Always False for an object that is marked for deletion, because its version can be that of
-        another client's deletion. If this node then sends a patch that changes nothing, the
-        response has the version of the deletion.
+        Always False for an object that is marked for deletion, because another client can have
+        created this version. A patch that changes nothing returns the version of the other client.
         """
         metadata = object_["metadata"]
         same = bool(self.version) and metadata.get("resourceVersion") == self.version
@@ -162,8 +162,8 @@ class PodState:
     def must_match(self, object_: JsonObject) -> bool:
         """True if the status in a Pod object must equal the status that was written last.
 
-        False before the first write, while a write is queued, during deletion, and for an object
-        that results from a write of this node.
+        False before the pod starts, before the first write, while a write is queued, and during
+        deletion. Also False for an object that results from a write of this node.
         """
         return (
             self.stage in (Stage.RUNNING, Stage.REJECTED, Stage.FINISHED)
@@ -173,10 +173,10 @@ class PodState:
         )
 
     def is_timed(self, container: str, started_at: float | None) -> bool:
-        """True if the exit of this run of a container is already timed; otherwise mark it as
-        timed.
+        """True if a timer is already set for the exit of this run of a container.
 
-        ``started_at`` is the start time, which identifies the run.
+        If it returns False, it also records that the caller sets a timer. ``started_at`` is the
+        start time of the container, which identifies the run.
         """
         if self.timed is None:
             self.timed = {}
@@ -187,7 +187,7 @@ class PodState:
 
     @contextmanager
     def held(self, lock: threading.Lock) -> Iterator[None]:
-        """Prevent writes of the status from being queued inside the ``with`` block.
+        """Queue no write of the pod's status inside the ``with`` block.
 
         ``lock`` is ``PodManager.lock``, which guards ``holds``.
         """
@@ -208,8 +208,8 @@ class PodManager:
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self.lock = threading.Lock()
-        """Guards the dict of pods and the marked fields of ``PodState``. Code that holds this lock
-        must take no other lock, except ``UsedAddresses.lock``."""
+        """Guards the dict of pods, and the fields of ``PodState`` from ``is_changed`` to ``stage``.
+        Code that holds this lock must take no other lock, except ``UsedAddresses.lock``."""
         self._pods: dict[str, PodState] = {}
 
     def get(self, uid: str) -> PodState | None:
@@ -240,10 +240,10 @@ class PodManager:
             return self._pods.pop(uid, None)
 
     def move(self, pod: PodState, to: Stage, *only_from: Stage) -> bool:
-        """Change the stage of a pod if its present stage allows it; return True if it changed.
+        """Change the stage of a pod if its present stage allows that; return True if changed.
 
-        With ``only_from``, the present stage must be one of these stages. Otherwise it must not be
-        DELETING or DELETED. A change to DELETED is always allowed.
+        With ``only_from``, the present stage must be one of these stages. Without ``only_from``,
+        the present stage must not be DELETING or DELETED. A change to DELETED is always allowed.
         """
         with self.lock:
             may = pod.stage in only_from if only_from else pod.stage not in _LAST

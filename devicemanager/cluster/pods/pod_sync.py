@@ -123,11 +123,14 @@ class PodSync:
     # -- events of the API server ----------------------------------------------------------
 
     def on_pod_list(self, objects: Sequence[JsonObject]) -> None:
-        """Handle a list of all pods of the node. Pods that are not in it were deleted."""
+        """Add, update and remove pods to match this list of all pods of the node."""
         self._loop.do(partial(self._replace, objects))
 
     def on_pod_event(self, kind: str, object_: JsonObject) -> None:
-        """Handle a pod of the node that was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        """Add, update or remove a pod of the node.
+
+        ``kind`` is ``ADDED``, ``MODIFIED`` or ``DELETED``.
+        """
         uid = object_["metadata"]["uid"]
         known = self._pods.get(uid)
         # Dropped here and not in the loop, because at high rates most events are our own writes.
@@ -282,7 +285,7 @@ class PodSync:
         self._termination.evict_all(reason, message)
 
     def pods(self) -> tuple[PodState, ...]:
-        """Return all pods that the API server has for this node."""
+        """Return all pods that the API server has for this node, except mirror pods."""
         return self._pods.all()
 
     # -- periodic work and end -------------------------------------------------------------

@@ -24,8 +24,8 @@ _FAILED: Final = "Predicate {name} failed: {reason}"
 def node_predicates(
     pod: JsonObject, name: str, labels: Mapping[str, str], taints: Iterable[Mapping[str, Any]] = ()
 ) -> Rejected | None:
-    """Return the rejection of a pod by the node with this name, labels and taints; None if the node
-    accepts it."""
+    """Return why the node with this name, labels and taints rejects a pod; None if the node accepts
+    the pod."""
     spec = pod["spec"]
     if (pod["metadata"].get("labels") or {}).get(_OS, _LINUX) != _LINUX:
         return Rejected(

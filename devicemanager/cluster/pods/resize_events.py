@@ -47,7 +47,10 @@ class ResizeEvents:
         self._loop = loop
 
     def on_event(self, pod: PodState, kind: EventKind) -> None:
-        """Handle an event of the kubelet about a resize. Must be called in the sync loop."""
+        """Write the Kubernetes event for a kubelet event of this kind about a resize.
+
+        Also set the timer of a delayed resize. Must be called in the sync loop.
+        """
         delay = pod.behaviour.resize_delay
         if kind is EventKind.RESIZE_STARTED and delay > 0:
             self._loop.do_after(delay, partial(self._complete, pod))

@@ -339,8 +339,8 @@ class _Usage:
 
 
 def _usage(run: ClientRun) -> _Usage:
-    """Return the smallest numbers of several samples: a client that closes an old connection after
-    a restart has one more for a moment."""
+    """Return the lowest numbers of several samples. After a restart, a client can have one more
+    connection for a moment, until it closes the old connection."""
     try:
         from devicemanager.conformance import process_checks
     except ImportError:

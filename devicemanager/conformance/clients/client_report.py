@@ -48,7 +48,7 @@ class ClientReport:
         yield "PodResources clients", list(self.verdicts)
 
     def failed(self, *, should: bool = True) -> list[Verdict]:
-        """Return the checks that have failed, or that the suite failed to run.
+        """Return the verdicts of the checks that have failed, or that the suite failed to run.
 
         ``should``: True to include checks of severity SHOULD, False for MUST only.
         """
@@ -60,7 +60,8 @@ class ClientReport:
         ]
 
     def exit_status(self, *, should: bool = True) -> int:
-        """Return 0 if no check has failed, 2 if the suite failed to run a check, otherwise 1.
+        """Return the exit status: 2 if the suite failed to run a check, 1 if a check failed,
+        otherwise 0.
 
         ``should``: True to include checks of severity SHOULD, False for MUST only.
         """

@@ -41,7 +41,8 @@ class ClientRun:
         self.client = client
         self.limits = limits
         self.patience = patience
-        """Seconds to wait for a call of a client that queries at its interval."""
+        """Seconds to wait for a call of the client. It is longer than the interval at which the
+        client queries."""
         self.kubelet = ScriptedKubelet()
         self.process = ClientProcess(client, self.kubelet)
         self.scraper: Scraper | None = None
@@ -99,7 +100,8 @@ class ClientRun:
         self.process.stop()
 
     def show(self, shown: content.Content, what: str) -> int:
-        """Change what PodResources returns. Return a mark: later calls come after it.
+        """Change what PodResources returns. Return a mark, with which ``wait_calls`` waits for
+        calls after this change.
 
         ``what``: description of the content for the report's timeline.
         """
@@ -110,7 +112,7 @@ class ClientRun:
     def restart_kubelet(self, away: float = 0.0) -> int:
         """Remove the socket, and serve again after ``away`` seconds, with other pods.
 
-        Return a mark: calls to the new kubelet come after it.
+        Return a mark, with which ``wait_calls`` waits for calls to the new kubelet.
         """
         self.step(f"stop the kubelet for {away:g} s")
         self.kubelet.stop()
@@ -186,8 +188,8 @@ class ClientRun:
 
     @property
     def interval(self) -> float | None:
-        """Seconds between the second and the third of equal calls; None if no call was made three
-        times.
+        """Seconds between the second and the third of three equal calls; None if no call was made
+        three times.
 
         A client may make different calls in a row, and its first query may follow a test call at
         once. So the time between the first two calls is not its interval.
@@ -240,8 +242,8 @@ class ClientRun:
         return self.scraper
 
     def last_output(self) -> str:
-        """Return the end of an error text: the last line that the client has printed. Empty if it
-        has printed nothing."""
+        """Return a text to append to an error: the last line that the client has printed. Empty if
+        the client has printed nothing."""
         lines = [line for line in self.process.output() if line.strip()]
         return f"; it printed: {printable(lines[-1].strip())[:200]}" if lines else ""
 

@@ -86,9 +86,9 @@ def run_client_checks(
 ) -> ClientReport:
     """Run checks on a PodResources client and return the report.
 
-    Up to ``jobs`` clients run in parallel; only one client if its metrics have a fixed address.
-    ``reproduce`` returns the command that repeats a check, for its verdict. To end the run early,
-    close ``runs`` on another thread.
+    Up to ``jobs`` clients run in parallel. If the metrics URL has a fixed port, only one client
+    runs at a time. ``reproduce`` returns the command that repeats a check, for its verdict. To end
+    the run early, close ``runs`` on another thread.
 
     Raises CheckError if the client's command does not exist.
     """

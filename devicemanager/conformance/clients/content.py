@@ -84,7 +84,8 @@ def empty_pods() -> Content:
 
 
 def on_nodes(resources: Sequence[str], nodes: Sequence[int] = _UNKNOWN_NODES) -> Content:
-    """Return pods with devices on the NUMA nodes ``nodes``, which by default no machine has.
+    """Return pods with devices on the NUMA nodes ``nodes``. By default, these are nodes that no
+    machine has.
 
     There is a pod for each of the nodes, a pod with devices on all of them, and a pod with devices
     on no node.

@@ -11,7 +11,8 @@ __all__ = ["ClientLimits"]
 
 @attrs.frozen(kw_only=True)
 class ClientLimits:
-    """Limits and counts for the client checks. Names that end in ``_seconds`` are in seconds.
+    """Limits and counts for the client checks. Names that end in ``_seconds`` are in seconds. Names
+    such as C01 are the IDs of checks.
 
     Raises CheckError for a value that is not a valid number.
     """
@@ -20,15 +21,15 @@ class ClientLimits:
     """Time from the client's start to its first call (C01)."""
     # Many clients query once a minute.
     call_seconds: float = limit(70.0)
-    """Maximum time between two equal calls (C01), maximum time that a check waits for a call, and
-    maximum time until the metrics page shows other pods (C22, C23)."""
+    """Maximum time between two equal calls (C01), and maximum time that a check waits for a call.
+    Also the maximum time until the metrics page shows other pods (C22, C23)."""
     least_wait_seconds: float = limit(15.0)
-    """Minimum time that a check waits for a call; for a client that calls rarely, the check waits
+    """Minimum time that a check waits for a call. For a client that calls rarely, the check waits
     longer, up to ``call_seconds``."""
     calls: int = limit(2)
     """Number of calls that a client must make after an unusual response."""
     away_seconds: float = limit(3.0)
-    """Time without a socket (C02, C03)."""
+    """Time during which the kubelet's socket does not exist (C02, C03)."""
     restarts: int = limit(5)
     """Number of kubelet restarts in a row (C04)."""
     huge_bytes: int = limit(5 << 20)
@@ -46,9 +47,10 @@ class ClientLimits:
     deadline_seconds: float = limit(30.0)
     """Time after which a client must have cancelled a call without a response (C15)."""
     leak_calls: int = limit(4)
-    """Number of calls between two measurements (C19)."""
+    """Number of calls between two measurements of the client's resource use (C19)."""
     extra_descriptors: int = limit(2)
-    """Number of descriptors by which a client may exceed the previous measurement (C04, C19)."""
+    """Number of file descriptors by which a client may exceed the previous measurement (C04,
+    C19)."""
     extra_threads: int = limit(4)
     """Number of threads by which a client may exceed the previous measurement (C04, C19)."""
     stop_seconds: float = limit(10.0)

@@ -20,8 +20,9 @@ Samples = dict[str, float]
 """Value of each sample, by the sample's name and labels as text."""
 
 ABOUT_THE_PROGRAM = ("dotnet_", "go_", "jvm_", "nodejs_", "process_", "promhttp_", "python_")
-"""Beginnings of the names of samples that the client libraries of Prometheus add: about memory,
-garbage collection and reads of the page. They change without any change of the pods."""
+"""Prefixes of the names of samples that the client libraries of Prometheus add. These samples are
+about memory, garbage collection and reads of the page. They change even if the pods do not
+change."""
 _LONGEST_PAGE = 64 << 20
 
 
@@ -32,7 +33,7 @@ class Page:
     text: str
     """Content of the page; empty if it could not be read."""
     error: str
-    """Reason for which the page could not be read; empty if it was read."""
+    """Reason why the page could not be read; empty if the page was read."""
 
 
 def parsed(text: str) -> Samples:

@@ -80,7 +80,8 @@ class ClientProcess:
         return self._run is not None and self._run.status == _COMMAND_NOT_FOUND
 
     def exit_text(self) -> str:
-        """Return a text about the client's exit: status and last line of output."""
+        """Return a text about the client's exit: the status, and the crash message or last line of
+        output. Before the exit, return ``still running``."""
         status = None if self._run is None else self._run.status
         if status is None:
             return "still running"

@@ -20,7 +20,8 @@ def client_checks() -> tuple[Check, ...]:
 def select_client_checks(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
     """Return the checks of clients in ``only`` (all by default), without those in ``skip``.
 
-    Both arguments contain IDs, or the letter of the family. Raises CheckError for any other name.
+    Both arguments contain IDs of checks, such as C01, or the letter C for all checks. Raises
+    CheckError for any other name.
     """
     every, chosen, left_out = client_checks(), set(only), set(skip)
     for name in chosen | left_out:

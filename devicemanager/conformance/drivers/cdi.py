@@ -11,8 +11,8 @@ __all__ = ["CdiDirectories"]
 
 
 class CdiDirectories:
-    """Two groups of CDI directories: those of a stage, and other directories that the driver's
-    process sees."""
+    """Two groups of CDI directories: the directories of a stage, and other directories that the
+    driver's process sees. A stage is the test node on which the driver runs."""
 
     def __init__(self, own: Sequence[Path], seen: Iterable[Path]) -> None:
         """``own`` are the stage's directories. ``seen`` are further directories, which other
@@ -34,8 +34,7 @@ class CdiDirectories:
         return ""
 
     def errors(self) -> tuple[str, ...]:
-        """Return an error for each problem because of which a container runtime rejects a CDI file
-        of the stage."""
+        """Return the errors with which a container runtime would reject the stage's CDI files."""
         return load(self.own).errors
 
     def files(self) -> list[Path]:

@@ -16,14 +16,14 @@ __all__ = ["CLASS", "REQUEST", "allocate", "claim_with", "published"]
 
 CLASS: Final = "conformance"
 REQUEST: Final = "req"
-"""Name of the request of every claim."""
+"""Name of the device request in every claim."""
 
 _Object = Mapping[str, Any]
 
 
 def published(slices: Sequence[_Object]) -> list[tuple[str, str]]:
-    """Return a pair for each device in the newest generation of each pool: name of the pool, name
-    of the device."""
+    """Return the pool name and the device name of each device in the newest generation of its
+    pool."""
     newest: dict[str, int] = {}
     for each in slices:
         pool = each["spec"]["pool"]
@@ -38,7 +38,8 @@ def published(slices: Sequence[_Object]) -> list[tuple[str, str]]:
 
 
 def allocate(slices: Sequence[_Object], node: str, most: int) -> list[dict[str, Any]]:
-    """Return allocation results for up to ``most`` devices that can be used together.
+    """Return allocation results for up to ``most`` devices that can be used together. Empty if no
+    device can be allocated.
 
     Raises AllocationError for invalid slices.
     """

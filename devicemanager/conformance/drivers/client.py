@@ -34,7 +34,8 @@ CLAIM_SERVICES: Mapping[str, tuple[str, str]] = {
         dra_v1beta1_grpc.NODE_UNPREPARE_RESOURCES,
     ),
 }
-"""Paths of NodePrepareResources and NodeUnprepareResources, by the name in supported_versions."""
+"""gRPC paths of NodePrepareResources and NodeUnprepareResources, by the name of the service in the
+driver's supported_versions."""
 HEALTH_SERVICES: Mapping[str, str] = {
     "v1.DRAResourceHealth": drahealth_v1_grpc.NODE_WATCH_RESOURCES,
     "v1alpha1.DRAResourceHealth": drahealth_v1alpha1_grpc.NODE_WATCH_RESOURCES,
@@ -56,7 +57,7 @@ class DriverClient:
     def prepare(
         self, *claims: dra_v1.Claim, seconds: float = _SECONDS
     ) -> Mapping[str, dra_v1.NodePrepareResourceResponse]:
-        """Call NodePrepareResources, and return the entry of each claim by UID."""
+        """Call NodePrepareResources, and return the entries of the response by claim UID."""
         request = dra_v1.NodePrepareResourcesRequest(claims=claims)
         response = self._call(
             self._prepare, request, dra_v1.NodePrepareResourcesResponse.FromString, seconds
@@ -67,7 +68,7 @@ class DriverClient:
     def unprepare(
         self, *claims: dra_v1.Claim, seconds: float = _SECONDS
     ) -> Mapping[str, dra_v1.NodeUnprepareResourceResponse]:
-        """Call NodeUnprepareResources, and return the entry of each claim by UID."""
+        """Call NodeUnprepareResources, and return the entries of the response by claim UID."""
         request = dra_v1.NodeUnprepareResourcesRequest(claims=claims)
         response = self._call(
             self._unprepare, request, dra_v1.NodeUnprepareResourcesResponse.FromString, seconds
@@ -116,7 +117,7 @@ def _reports(call: Any) -> Iterator[drahealth_v1.NodeWatchResourcesResponse]:
 
 
 def get_info(path: Path, seconds: float = 5.0) -> pr.PluginInfo:
-    """Call GetInfo on a registration socket. Raises CallFailed."""
+    """Call GetInfo on a registration socket, and return the response. Raises CallFailed."""
     with grpc.insecure_channel(sockets.target(path), sockets.CHANNEL_OPTIONS) as channel:
         try:
             info: pr.PluginInfo = pr_grpc.RegistrationStub(channel).GetInfo(

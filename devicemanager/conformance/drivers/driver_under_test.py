@@ -70,19 +70,20 @@ class DriverUnderTest(PluginUnderTest):
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_drivers)
     """Name of the driver. If it is empty, the suite uses the name that the driver registers."""
     private_root: bool = False
-    """True if the driver has fixed paths: it is run in a private mount namespace."""
+    """True if the driver has fixed paths. It is then run in a private mount namespace."""
     previous: tuple[str, ...] | None = attrs.field(default=None, converter=_as_words)
     """Command of an earlier version of the driver, for checks of upgrades."""
     rootfs: Path | None = attrs.field(default=None, converter=_as_directory)
-    """Directory with the file system of the driver's container image, in which the driver runs in a
-    private mount namespace; None for the file system of this host."""
+    """Directory with the file system of the driver's container image. The driver runs in this file
+    system, in a private mount namespace. None for the file system of this host."""
     kind: ClassVar[str] = "driver"
     node_paths_option: ClassVar[str] = "--private-root"
     reboot: bool = False
     """True if the checks may simulate a reboot, with another boot ID."""
     nri: bool = False
-    """True if the driver is an NRI plugin. Without the placeholder ``{nri_socket}``, it runs in a
-    private mount namespace and finds a runtime at ``/var/run/nri/nri.sock``."""
+    """True if the driver is also an NRI (Node Resource Interface) plugin. Without the placeholder
+    ``{nri_socket}``, it runs in a private mount namespace and finds a runtime at
+    ``/var/run/nri/nri.sock``."""
 
     @property
     def is_private(self) -> bool:

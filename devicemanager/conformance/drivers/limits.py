@@ -13,12 +13,13 @@ SHARED_LIMITS = (
     "start_seconds", "recover_seconds", "recover_warn_seconds", "refresh_seconds", "away_seconds",
     "settle_seconds",
 )  # fmt: skip
-"""Names of those limits of plugin checks that the checks of drivers also use."""
+"""Names of the limits of plugin checks that the checks of drivers also use."""
 
 
 @attrs.frozen(kw_only=True)
 class DriverLimits(Limits):
-    """Limits and counts of the checks of drivers. The limits in ``SHARED_LIMITS`` apply, too."""
+    """Limits and counts of the checks of drivers. The limits in ``SHARED_LIMITS`` apply, too. Names
+    such as DC20 are the IDs of checks."""
 
     publish_seconds: float = limit(30.0)
     """Time from the driver's start to its complete ResourceSlices."""
@@ -30,9 +31,10 @@ class DriverLimits(Limits):
     call_seconds: float = limit(45.0)
     """Deadline of NodePrepareResources and NodeUnprepareResources."""
     call_warn_seconds: float = limit(10.0)
-    """Duration of one call; a longer duration is only a warning."""
+    """Duration of NodePrepareResources or of a pod's start; a longer duration is only a warning
+    (DC01, DC21)."""
     slow_api_seconds: float = limit(2.0)
-    """Delay of each response of the API server, so that a call does not end before its deadline
+    """Delay of each response of the API server, so that NodePrepareResources exceeds its deadline
     (DC20)."""
     parallel_claims: int = limit(20)
     """Number of claims that are prepared at the same time (DC21)."""
@@ -47,4 +49,5 @@ class DriverLimits(Limits):
     """Time from the opening of a health stream to its first report."""
     # The kubelet's default timeout of a report (pkg/kubelet/cm/dra/claiminfo.go, v1.36).
     health_repeat_seconds: float = limit(30.0)
-    """Time from a device change to its health report (DH05), and default timeout of a report."""
+    """Maximum time from a device change to the health report that shows it (DH05), and default
+    timeout of a report (DH03)."""

@@ -30,7 +30,7 @@ def is_driver(
     2. ``plugin`` has resources or directories of hardware, which drivers do not get: False.
     3. All other programs are started once: True if the program registers as a driver.
 
-    Raises CheckError if it registers nothing within ``start_seconds``.
+    Raises CheckError if the program registers nothing within ``start_seconds``.
     """
     words = [*plugin.command, *plugin.env.values()]
     if any(f"{{{name}}}" in word for name in PLACEHOLDERS for word in words):

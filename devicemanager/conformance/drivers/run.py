@@ -99,7 +99,11 @@ class DriverRun(SuiteRun):
 
     def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
         """Wait until the kubelet has registered the driver and is connected to it. Return the
-        seconds that this took."""
+        seconds that this took.
+
+        Raises Failed after ``seconds`` or if the driver exits. The text of the error names
+        ``after``: the event before the wait, such as "its start".
+        """
 
         def is_registered() -> bool:
             if self.driver not in self.registered_names(since):
@@ -204,8 +208,8 @@ class DriverRun(SuiteRun):
     def wait_devices(self) -> None:
         """Wait until the driver has published as many devices as on an earlier stage.
 
-        If that number is not known, wait until it has published complete pools, and nothing has
-        changed for ``settle_seconds``. After ``publish_seconds``, return in any case.
+        If that number is not known, wait until all its pools are complete, and nothing has changed
+        for ``settle_seconds``. After ``publish_seconds``, return in any case.
         """
         wanted = self.stage.device_counts.get(self.driver)
         if wanted is not None:
@@ -273,8 +277,8 @@ class DriverRun(SuiteRun):
         return [self.create(each) for each in results]
 
     def results(self, count: int = 1, least: int = 1) -> list[dict[str, Any]]:
-        """Return allocation results: one device each, for up to ``count`` claims. Raises Skipped as
-        ``claims`` does."""
+        """Return up to ``count`` allocation results for claims, each with one device. Raises
+        Skipped as ``claims`` does."""
         # After a change, slices can be incomplete for a moment. A driver that had no devices on an
         # earlier stage will have none.
         has_devices = self.stage.device_counts.get(self.driver, 1)
@@ -297,7 +301,7 @@ class DriverRun(SuiteRun):
         return self.load(claim_with(self.new_name(), results, **options))
 
     def new_name(self) -> str:
-        """Return a name for a claim."""
+        """Return a new name for a claim or pod. It is unique on the stage."""
         # Unique on the stage: several checks can use it one after another.
         self._created += 1
         return f"claim-{self.api.version}-{self._created}"
@@ -321,9 +325,10 @@ class DriverRun(SuiteRun):
             yield client
 
     def prepare(self, *claims: ClaimObject) -> list[dra_v1.NodePrepareResourceResponse]:
-        """Call NodePrepareResources and return the entry of each claim.
+        """Call NodePrepareResources for claims, and return the response's entry for each claim.
 
-        Raises Failed for an error, a missing entry or an entry of another claim.
+        Raises CallFailed if the call fails. Raises Failed if an entry has an error, is missing, or
+        belongs to another claim.
         """
         names = ", ".join(each["metadata"]["name"] for each in claims)
         self.step(f"NodePrepareResources for {names}")
@@ -333,7 +338,7 @@ class DriverRun(SuiteRun):
         return [entries[each["metadata"]["uid"]] for each in claims]
 
     def unprepare(self, *claims: ClaimObject) -> None:
-        """Call NodeUnprepareResources. Raises Failed as ``prepare`` does."""
+        """Call NodeUnprepareResources for claims. Raises the same errors as ``prepare``."""
         names = ", ".join(each["metadata"]["name"] for each in claims)
         self.step(f"NodeUnprepareResources for {names}")
         with self.client() as client:
@@ -342,7 +347,8 @@ class DriverRun(SuiteRun):
 
     @contextlib.contextmanager
     def prepared(self, *claims: ClaimObject) -> Iterator[list[dra_v1.NodePrepareResourceResponse]]:
-        """Prepare claims, and unprepare them at the end of the block."""
+        """Prepare claims and yield the response's entries. Unprepare the claims at the end of the
+        with block."""
         entries = self.prepare(*claims)
         try:
             yield entries
@@ -353,7 +359,7 @@ class DriverRun(SuiteRun):
         self.unprepare(*claims)
 
     def forget(self, *claims: ClaimObject) -> None:
-        """Unprepare claims whose state does not matter to the check. Errors are ignored."""
+        """Unprepare claims to clean up, and ignore errors."""
         with contextlib.suppress(CallFailed, Failed):
             self.unprepare(*claims)
 
@@ -367,8 +373,8 @@ class DriverRun(SuiteRun):
         return CdiDirectories(own, [self.plugin.path(str(each)) for each in seen])
 
     def check_resolved(self, entry: dra_v1.NodePrepareResourceResponse, when: str = "") -> None:
-        """Raise Failed if a runtime cannot resolve the CDI devices of a claim's entry in a
-        response. ``when`` is the end of the error text."""
+        """Raise Failed if a container runtime cannot resolve the CDI devices in ``entry``, a
+        claim's entry in a response. ``when`` is appended to the error text."""
         if problem := self.cdi.unresolved(cdi_ids(entry)):
             raise Failed(f"{problem}{when}")
 
@@ -413,15 +419,16 @@ def reference(claim: ClaimObject) -> dra_v1.Claim:
 
 
 def cdi_ids(entry: dra_v1.NodePrepareResourceResponse) -> list[str]:
-    """Return the IDs of the CDI devices in a claim's entry of a response, each once."""
+    """Return the IDs of the CDI devices in ``entry``, a claim's entry in a response, without
+    duplicates."""
     return list(dict.fromkeys(id_ for device in entry.devices for id_ in device.cdi_device_ids))
 
 
 def shown(
     entry: dra_v1.NodePrepareResourceResponse, *, cdi: bool = True
 ) -> list[tuple[object, ...]]:
-    """Return a claim's entry of a response in a form that can be compared. Entries with the same
-    devices in another order are equal.
+    """Return ``entry``, a claim's entry in a response, in a form that can be compared. Entries with
+    the same devices in another order are equal.
 
     ``cdi``: True to include the CDI devices. They may get other names when a claim is prepared
     again.

@@ -40,7 +40,7 @@ _OF_HOST = ("/proc", "/sys", "/dev")
 
 
 class DriverStage(Stage):
-    """Mock kubelet and API server in temporary directories, and the driver on them."""
+    """Mock kubelet and API server in temporary directories, and the driver that uses them."""
 
     api: FakeApiServer
 
@@ -60,7 +60,7 @@ class DriverStage(Stage):
         self.serve_api()
         settings = attrs.evolve(settings, kubeconfig=self.kubeconfig, node_name=NODE)
         self.nri = self._nri_runtime() if plugin.nri else None
-        """The NRI runtime, with the option ``nri``."""
+        """The NRI runtime; None without the option ``nri``."""
         self.nri_report = ""
         """The last line that the NRI runtime has reported."""
         return MockKubelet(settings=settings, runtime=self.nri)
@@ -124,7 +124,7 @@ class RunningDriver(RunningPlugin):
         self._driver = under_test
         self._stage = stage
         self.pod_uid = POD_UIDS[0]
-        """UID of the pod of the instances that are started from now on."""
+        """Pod UID of the instances that are started from now on."""
         self.runs_previous = False
         """True if the command of ``--previous`` is started from now on."""
 

@@ -24,4 +24,4 @@ DRIVERS = Suite(
     stage=DriverStage,
     new_run=DriverRun,
 )
-"""The checks of DRA drivers: the value of ``suite`` in ``run``."""
+"""The suite of DRA drivers, to pass as the argument ``suite`` of ``conformance.run``."""

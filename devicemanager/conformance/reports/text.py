@@ -47,8 +47,8 @@ def explain(verdict: Verdict) -> str:
 
 
 def timeline_lines(timeline: Sequence[Line]) -> Iterator[str]:
-    """Iterate over a timeline as lines of text, with repeated lines folded. Of many restarts of the
-    kubelet, only the last ones are shown."""
+    """Iterate over a timeline as lines of text, with repeated lines folded. If the kubelet was
+    restarted many times, only the last restarts are shown."""
     restarts = [place for place, line in enumerate(timeline) if line.text == RESTART]
     if len(restarts) > _SHOWN_RESTARTS:
         first, last = restarts[0], restarts[-_SHOWN_RESTARTS]
@@ -64,7 +64,7 @@ def timeline_lines(timeline: Sequence[Line]) -> Iterator[str]:
 
 
 def name_cause(number: int, cause: Cause) -> str:
-    """Return a cause of failures as three lines of text, which begin with ``number``."""
+    """Return a cause of failures as three lines of text. The first line begins with ``number``."""
     verdict = cause.verdict
     check = verdict.check
     where = f"     on a node: {verdict.production}"
@@ -183,8 +183,8 @@ def render_badge(report: Report) -> str:
     """Return an SVG image with the passed profile: ``core``, ``resilient`` or ``complete``.
 
     If no profile is passed, the image says ``failing`` if a check of ``core`` has failed, and
-    ``incomplete`` otherwise. Its title, which a browser shows as a tooltip, says why, and which
-    checks were skipped for lack of hooks.
+    ``incomplete`` otherwise. The title of the image has the reason, and the checks that were
+    skipped because hooks are missing. A browser shows the title as a tooltip.
     """
     name = _badge_name(report)
     right = 14 + 7 * len(name)  # a character is 7 pixels wide

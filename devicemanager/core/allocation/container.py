@@ -4,12 +4,12 @@ Theory of operation. This module only decides. It does no I/O, makes no RPC and 
 
 In:  a ``PodAllocation``: the pod, the endpoints and their device lists, the ledger, NUMA
      affinities, and what the kubelet knows at admission (``AdmissionContext``).
-Out: the pod's draft, with devices and plugin response per container and resource; or
-     ``Rejected``, with reason and message for the pod status.
+Out: the pod's draft: the devices to allocate and the plugin's response, per container and
+     resource. Or ``Rejected``, with reason and message for the pod status.
 
 ``allocate_container`` is a generator: it yields ``PreferenceWanted`` or ``AllocateWanted``.
-The caller releases its lock, makes the RPC and takes the lock again. It then sends the response
-into the generator, or throws the error into it. During the RPC, other pods can be admitted and
+The caller releases its lock, makes the RPC and takes the lock again. Then the caller sends the
+response, or throws the error, into the generator. During the RPC, other pods can be admitted and
 device lists can change. Therefore chosen devices are reserved in the ledger before Allocate is
 called, and device lists are read again after every response.
 
@@ -19,9 +19,11 @@ Invariants:
 * Nothing is committed here: the caller commits the draft when the whole pod is allocated.
 * A failed admission leaves no devices in use (except with quirk Q4 or after an interrupt).
 
-For each requested resource, the first case that applies decides (``_is_needed``). The order
-is the kubelet's, because it selects the rejection message. ``Rules`` has the differences
-between kubelet versions.
+A quirk is a kubelet bug that tests can enable, such as Q4 (``versions.quirks`` lists all quirks).
+
+For each requested resource, the first case that applies decides (``_is_needed``). The order of the
+cases is that of the kubelet, because the order decides which message a rejection has. ``Rules`` has
+the differences between kubelet versions.
 
 1. The container has a different number of devices than it requests: reject.
 2. A restarted kubelet does not know all pods yet, and the container is running or is a
@@ -90,8 +92,8 @@ _RULES = Rules()
 _NO_NODES = TopologyPolicy(NumaTopology.up_to(0))
 
 Affinities = dict[ContainerName, Hint]
-"""Topology affinity of each container, as a hint. Its mask is None if the container has no
-affinity."""
+"""Topology affinity of each container, by container name. The mask of the hint is the set of NUMA
+nodes; None means that the container has no affinity."""
 
 
 class NoContainerResponse(AllocationError):
@@ -106,14 +108,16 @@ class AdmissionContext:
     """
 
     sources_ready: bool = True
-    """True once the kubelet knows all pods of the node; False for a time after its restart."""
+    """True if the kubelet knows all pods of the node; False while a restarted kubelet still learns
+    them."""
     running: frozenset[ContainerName] = frozenset()
     """Containers of the pod that the runtime reports as running."""
     finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""
 
     def needs_nothing(self, container: ContainerName, rules: Rules) -> bool:
-        """True if the container started before a kubelet restart and keeps its devices."""
+        """True if the kubelet allocates no devices to the container, because the container ran
+        before a kubelet restart. Always False if ``sources_ready`` is True."""
         if self.sources_ready:
             return False
         if container in self.running:
@@ -129,11 +133,11 @@ class ResourceSnapshot:
     request: int
     devices: DeviceList
     in_use: int
-    """Devices that could not be chosen because they are in use, as a bit set."""
+    """Devices that cannot be chosen because they are in use, as a bit set."""
     own: int = 0
-    """Devices in ``in_use`` that other containers of the same pod use, as a bit set."""
+    """Devices in ``in_use`` that containers of the same pod use, as a bit set."""
     allocated: frozenset[DeviceId] = frozenset()
-    """Devices that were already allocated to the container."""
+    """IDs of the devices that were already allocated to the container."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -150,7 +154,8 @@ class Step:
 
 @attrs.define(eq=False, repr=False)
 class PodAllocation:
-    """One pod's allocation: the inputs, and the outcome once the generator has returned."""
+    """Inputs and outcome of one pod's allocation. The outcome is complete when the generator of
+    ``admit_pod`` has returned."""
 
     pod: Pod
     endpoints: Endpoints
@@ -164,10 +169,10 @@ class PodAllocation:
     reusable: Reusable = attrs.field(factory=dict)
     steps: list[Step] = attrs.field(factory=list)
     known_before: tuple[ContainerName, frozenset[ResourceName]] | None = None
-    """The first container that requests devices, and its resources that were known before devices
-    of ended pods were freed (quirk Q10)."""
+    """Result of ``note_known``: the name of the first container that requests devices, and its
+    known resources. None without quirk Q10."""
     used_providers: bool = False
-    """True once a hint provider has allocated something to the pod."""
+    """True once a hint provider has allocated CPUs or memory to the pod."""
     placed: bool = False
     """True while ``node`` counts the pod's requests (``Node.place``)."""
     policy: TopologyPolicy = attrs.field(default=_NO_NODES, kw_only=True)
@@ -188,7 +193,8 @@ class PodAllocation:
         return any(self.requests(container) for container, _ in self.pod.all_containers())
 
     def requests(self, container: Container) -> Mapping[ResourceName, int]:
-        """Return the number of requested devices by resource, sorted by resource."""
+        """Return the number of devices that a container requests, by resource. The resources are
+        sorted by name."""
         first, known = self.known_before or (None, frozenset())
         return {
             resource: container.limits[resource]
@@ -414,7 +420,7 @@ def _call_allocate(
 
 
 def check_listed(devices: DeviceList, ids: Set[DeviceId]) -> None:
-    """Raise KubeletPanic if one of the devices is no longer in the device list (Q33).
+    """Raise KubeletPanic if one of the devices is no longer in the device list (quirk Q33).
 
     The kubelet reads the topology of such a device through a nil pointer
     (``generateDeviceTopologyHints``, ``allocateContainerResources``, v1.37).
@@ -428,7 +434,7 @@ def check_listed(devices: DeviceList, ids: Set[DeviceId]) -> None:
 def by_numa_node(
     devices: DeviceList, ids: frozenset[DeviceId], no_topology_node: int = WITHOUT_TOPOLOGY
 ) -> DevicesPerNuma:
-    """Map NUMA node IDs to device IDs; both are sorted.
+    """Return the device IDs by NUMA node ID; both are sorted.
 
     Devices without topology are under ``no_topology_node``.
     """

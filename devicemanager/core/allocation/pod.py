@@ -57,20 +57,20 @@ from devicemanager.core.topology import (
 )
 
 DeviceHints = Mapping[str, Hints | None]
-"""Hints by resource; None means no preference."""
+"""Topology hints of the device manager, by resource; None means no preference."""
 
 
 @attrs.define(eq=False, repr=False)
 class DeviceHintProvider:
-    """Hint provider for device resources.
+    """Provider of topology hints for device resources.
 
-    It caches the devices of each resource grouped by NUMA node.
+    It caches the devices of each resource, grouped by NUMA node.
     """
 
     policy: TopologyPolicy
     grows: bool = False
-    """True if the machine's NUMA nodes are unknown: then every node that a device names is added
-    to the topology."""
+    """True if the machine's NUMA nodes are unknown. Then the nodes that devices name are added to
+    the topology."""
     over_device_nodes: bool = False
     """True if hints name only nodes that have devices of the resource (since v1.36)."""
     empty_topology_aligns: bool = False
@@ -82,7 +82,7 @@ class DeviceHintProvider:
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
     def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Return the IDs in ``nodes`` that the machine lacks.
+        """Return the NUMA node IDs in ``nodes`` that the machine lacks.
 
         If the field ``grows`` is True, first add these nodes to the topology. The result then has
         only the nodes that cannot be added.
@@ -194,11 +194,11 @@ def _limits(container: Container) -> Mapping[ResourceName, int]:
 
 
 def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
-    """Allocate devices to all containers of a pod, and store them in ``allocation.draft``. Then
-    add the pod's requests to the sum of all requests on the node.
+    """Allocate devices to all containers of a pod, and store them in ``allocation.draft``. Then add
+    the pod's requests to the sum of all requests on the node.
 
-    Raises ``Rejected`` with the explanation; then nothing has changed, except with quirks Q4 and
-    Q31.
+    Raises ``Rejected`` with the explanation. Then nothing has changed, except that devices can stay
+    in use with the quirks (kubelet bugs) Q4 and Q31.
     """
     allocation.policy = hints.policy
     try:
@@ -246,7 +246,8 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
 
 
 def place(allocation: PodAllocation) -> None:
-    """Place the pod on the node. Raises Rejected if its requests do not fit."""
+    """Add the pod's requests to the sum of all requests on the node. Raises Rejected if they do not
+    fit."""
     allocation.node.place(allocation.pod, partial(_allocatable, allocation))
 
 

@@ -15,17 +15,19 @@ class Rules:
     """Enabled quirks: kubelet defects to reproduce, such as ``Q4``."""
     checks_health: bool = True
     """True if a container that already has devices is rejected while the resource is not registered
-    or one of these devices is unhealthy (k/k#116376)."""
+    or one of these devices is unhealthy (kubernetes/kubernetes#116376)."""
     running_need_nothing: bool = True
-    """True if ``checks_health`` does not apply to containers that were running before a kubelet
-    restart."""
+    """True if containers that were running before a kubelet restart are exempt from
+    ``checks_health``."""
     sidecars_keep: bool = True
-    """True if devices of restartable init containers are not reusable."""
+    """True if later containers cannot reuse the devices of restartable init containers
+    (sidecars)."""
     pod_level_rejection: bool = False
     """True if the topology manager has a special message for rejected pods with
     ``spec.resources``."""
     empty_reply: str = ""
-    """The text that the kubelet prints for an AllocateResponse without container responses
-    (``%v``)."""
+    """How Go's ``%v`` prints an AllocateResponse without container responses. The text is part of
+    the kubelet's message."""
     no_topology_node: int = WITHOUT_TOPOLOGY
-    """The NUMA node under which a device without topology is recorded; 0 up to v1.22."""
+    """ID of the NUMA node under which a device without topology is recorded: -1, or 0 up to
+    v1.22."""

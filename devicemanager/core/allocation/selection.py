@@ -42,13 +42,14 @@ Pick = Callable[[int, int], int]
 
 
 class PreferenceError(AllocationError):
-    """Error for a failed call of GetPreferredAllocation. It rejects the pod."""
+    """Error for a failed call of GetPreferredAllocation. The kubelet then rejects the pod."""
 
 
 class PreferenceWanted(NamedTuple):
     """Request to call GetPreferredAllocation of a plugin.
 
-    The caller sends a tuple of device IDs into the generator.
+    The generator ``select`` yields the request. The caller sends a tuple of device IDs into the
+    generator.
     """
 
     resource: ResourceName
@@ -62,7 +63,8 @@ class PreferenceWanted(NamedTuple):
 class AllocateWanted(NamedTuple):
     """Request to call Allocate of a plugin for one container.
 
-    The caller sends an ``AllocateAnswer`` into the generator.
+    The generator ``allocate_container`` yields the request. The caller sends an ``AllocateAnswer``
+    into the generator.
     """
 
     resource: ResourceName
@@ -173,9 +175,10 @@ class Selection:
 
 
 def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
-    """Choose ``selection.needed`` devices; raise ``AllocationError`` if too few are free.
+    """Choose and reserve ``selection.needed`` devices, and return their IDs.
 
-    The generator yields ``PreferenceWanted`` if GetPreferredAllocation must be called.
+    Devices in ``reusable`` are chosen first. Raises ``AllocationError`` if too few devices are
+    free. The generator yields ``PreferenceWanted`` if GetPreferredAllocation must be called.
     """
     selection.ledger.request(selection.resource)
     if reusable:

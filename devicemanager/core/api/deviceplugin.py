@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 VERSION: Final = "v1beta1"
-"""The only API version that a kubelet accepts."""
+"""The only version of the device plugin API that a kubelet accepts."""
 
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"

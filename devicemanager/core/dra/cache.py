@@ -1,4 +1,7 @@
-"""The claims of a node in memory (``claimInfoCache``, pkg/kubelet/cm/dra/claiminfo.go)."""
+"""The claims of a node in memory (``claimInfoCache``, pkg/kubelet/cm/dra/claiminfo.go).
+
+Q37 is a bug of the kubelet that tests can enable (``versions.quirks``).
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ class ClaimCache:
         self._preparing: dict[ClaimKey, object] = {}
         self._snapshot: tuple[ClaimInfo, ...] | None = None
         self.skipped: Counter[tuple[str, DriverName]] = Counter()
-        """Number of calls that were not made because of ``skipNodeOperations``, by RPC and
-        driver."""
+        """Number of claims for which a driver was not called because of ``skipNodeOperations``, by
+        RPC and driver."""
         for claim in claims:
             self.put(claim)
 
@@ -89,9 +92,9 @@ class ClaimCache:
         return uid in self._of_pods
 
     def count_skipped(self, claim: ClaimInfo, rpc: str) -> None:
-        """Count a skipped call of ``rpc`` for each driver of the claim that does not need the call.
+        """Count the claim in ``skipped``, for each driver that is not called for the claim.
 
-        The counters are in the attribute ``skipped``.
+        ``rpc`` is the call that is skipped, such as NodePrepareResources.
         """
         self.skipped.update(
             (rpc, name) for name, each in claim.drivers.items() if each.skipped(rpc)
@@ -100,15 +103,16 @@ class ClaimCache:
     # Claims that a generator is preparing now, with the generator's token.
 
     def is_preparing(self, key: ClaimKey) -> bool:
-        """True while a generator prepares the claim for a pod; always False with quirk Q37."""
+        """True while a generator prepares the claim for a pod. With quirk Q37, this is not
+        recorded, and the result is always False."""
         return key in self._preparing
 
     def begin_preparing(self, keys: Iterable[ClaimKey], token: object) -> None:
-        """Record that the generator that ``token`` identifies prepares the claims."""
+        """Record that a generator prepares the claims. ``token`` identifies the generator."""
         self._preparing.update(dict.fromkeys(keys, token))
 
     def end_preparing(self, token: object) -> None:
-        """Record that the generator that ``token`` identifies no longer prepares claims."""
+        """Record that the generator with this ``token`` no longer prepares claims."""
         self._preparing = {key: each for key, each in self._preparing.items() if each is not token}
 
 

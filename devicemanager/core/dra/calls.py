@@ -12,10 +12,10 @@ from devicemanager.core.dra.model import ClaimInfo, ClaimRef, DriverName, Prepar
 from devicemanager.core.dra.rules import DraRules
 
 Target = Instance | DriverName
-"""An instance, or the name of a driver. A name stands for the instance that ``Drivers.lookup``
-returns just before the call."""
+"""A driver instance, or the name of a driver. A name stands for the instance that
+``Drivers.lookup`` returns just before the call."""
 Batches = dict[Target, list[ClaimInfo]]
-"""Claims of each call, by target."""
+"""The claims of each call to a driver, by the driver or driver instance to call."""
 
 
 class _Result(Protocol):
@@ -35,7 +35,8 @@ def add_to_batches(batches: Batches, claim: ClaimInfo, targets: Iterable[Target]
 def calls_of(
     batches: Batches, drivers: Drivers, wording: str
 ) -> Iterator[tuple[Instance, list[ClaimInfo]]]:
-    """Iterate over the calls, sorted by driver.
+    """Iterate over the calls to drivers, sorted by driver. Each item is a driver instance and the
+    claims of its call.
 
     Raises DraError at a driver without an instance. ``wording`` is the message of the error, with
     the placeholders ``driver`` and ``error``.
@@ -60,7 +61,8 @@ def _instance_of(target: Target, drivers: Drivers, wording: str) -> Instance:
 def checked_entries(
     method: str, asked: Sequence[ClaimRef], answer: Mapping[str, _R], rules: DraRules
 ) -> Iterator[tuple[ClaimRef, _R]]:
-    """Iterate over the entries of the response in the order of the request.
+    """Iterate over the entries of a driver's response, in the order of the request. Each item is a
+    claim and its result.
 
     Raises DraError at an entry with an error, and at a claim that was not requested.
     """

@@ -1,8 +1,8 @@
 """Descriptions of a node's ResourceClaims for users.
 
-In:  the ResourceClaims that the kubelet can read without a request to the API server, the claims in
-     the specs of the node's pods, and the claims in the DRA manager's cache.
-Out: for each claim its pods, its devices, and the first thing that it waits for.
+In:  the ResourceClaims that the kubelet can read without a request to the API server, the specs of
+     the node's pods, and the DRA manager's cache.
+Out: for each claim its pods, its devices, and the first thing that the claim waits for.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Node", "claim_infos", "prepared_device"]
 
 @attrs.frozen
 class Node:
-    """The state of a node from which its claims are described.
+    """State of a node, from which ``claim_infos`` describes the node's claims.
 
     The caller must hold the DRA manager's lock.
     """
@@ -52,7 +52,7 @@ class Node:
     drivers: Drivers
     rules: DraRules
     absent: Mapping[str, str]
-    """A text for each deregistered driver, such as ``it deregistered 5 s ago``."""
+    """A text for each deregistered driver, by driver name, such as ``it deregistered 5 s ago``."""
 
 
 @attrs.frozen

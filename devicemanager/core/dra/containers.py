@@ -53,7 +53,7 @@ class ClaimDevice:
 
 @attrs.frozen
 class ClaimDevices:
-    """A claim of a container with all its devices, as PodResources reports it."""
+    """A container's claim and all devices of the claim, as PodResources reports them."""
 
     namespace: str
     name: str
@@ -74,10 +74,11 @@ def container_cdi(
 ) -> tuple[str, ...]:
     """Return the CDI devices that a container gets, in the kubelet's order (``GetResources``).
 
-    A CDI device can occur more than once.
+    A CDI device can occur more than once. The function does not check whether the claims are
+    prepared.
 
-    The claims need not be prepared. Raises DraError for a claim that is not in the cache, and for a
-    claim of the pod that does not exist yet.
+    Raises DraError for a claim that is not in the cache, and for a claim of the pod that does not
+    exist yet.
     """
 
     wording = rules.wording
@@ -107,7 +108,7 @@ def dynamic_resources(
 ) -> tuple[ClaimDevices, ...]:
     """Return the claims of a container as PodResources lists them (``GetContainerClaimInfos``).
 
-    Each claim has all its devices, not only the devices of the container's requests.
+    Each claim is listed with all its devices, not only with those of the container's requests.
 
     Raises DraError like ``container_cdi``. The kubelet then lists no claim for the container.
     """
@@ -148,13 +149,14 @@ def _listed(claim: ClaimInfo, rules: DraRules) -> ClaimDevices:
 def claims_status(
     pod: PodClaims, cache: ClaimCache, health: HealthCache, rules: DraRules, now: float
 ) -> Mapping[str, Mapping[str, Sequence[ClaimDeviceHealth]]]:
-    """Return ``allocatedResourcesStatus`` by container (``UpdateAllocatedResourcesStatus``).
+    """Return the part of ``allocatedResourcesStatus`` that is about claims, by container
+    (``UpdateAllocatedResourcesStatus``).
 
     The inner keys are ``claim:<name>`` or ``claim:<name>/<request>``; the values have the health of
     the devices. Init containers and claims of extended resources are omitted. ``resource_id`` of a
-    device is the name of its first CDI device or, without one, ``<driver>/<pool>/<device>``. Of
-    several devices with the same name under one key, only the first is listed. The result is empty
-    if the kubelet does not watch health.
+    device is the name of its first CDI device or, without one, ``<driver>/<pool>/<device>``. If
+    several devices under one key have the same ``resource_id``, only the first is listed. The
+    result is empty if the kubelet does not watch health.
     """
     found: dict[str, dict[str, Sequence[ClaimDeviceHealth]]] = {}
     if not rules.behaviour.dra_health:
@@ -169,7 +171,7 @@ def claims_status(
 def resource_statuses(
     entries: Mapping[str, Sequence[ClaimDeviceHealth]],
 ) -> tuple[ResourceStatus, ...]:
-    """Return the entries of one container in ``claims_status``, sorted by key."""
+    """Convert one container's entries from ``claims_status`` to a tuple, sorted by key."""
     return tuple(
         ResourceStatus(
             ResourceName(name),

@@ -1,4 +1,4 @@
-"""The registered drivers, and the instance of a driver to call.
+"""The registered DRA drivers with their instances, and the choice of the instance to call.
 
 Follows ``DRAPluginManager`` (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, v1.36).
 """
@@ -21,7 +21,7 @@ from devicemanager.core.messages import go_printed, go_quoted
 from devicemanager.core.versions.table import WipeRule
 
 WIPE_DELAY = 30.0
-"""Seconds until the slices of a driver without a usable instance are deleted."""
+"""Seconds until the kubelet deletes the ResourceSlices of a driver without a usable instance."""
 
 _SERVICE_OF = {
     "v1.DRAPlugin": "v1",
@@ -32,7 +32,7 @@ _SERVICE_OF = {
 
 @attrs.define(eq=False)
 class Instance:
-    """A registered instance of a driver; its identity is (driver, endpoint)."""
+    """A registered instance of a DRA driver. Its driver and endpoint identify it."""
 
     id: InstanceId
     driver: DriverName
@@ -41,13 +41,14 @@ class Instance:
     service: str
     """Service version that the kubelet calls: ``v1``, ``v1beta1`` or ``v1alpha4``."""
     health_service: str | None
-    """Health service version that the kubelet calls: ``v1``, ``v1alpha1``, or None."""
+    """Health service version that the kubelet calls: ``v1`` or ``v1alpha1``; None for no health
+    service."""
     connected: bool = False
 
 
 class Drivers:
-    """All registered instances. Not thread-safe: the caller holds the lock. Times are in
-    seconds."""
+    """All registered instances of DRA drivers. Not thread-safe: the caller holds the lock. Times
+    are in seconds."""
 
     def __init__(self, rules: DraRules) -> None:
         self._rules = rules
@@ -62,8 +63,8 @@ class Drivers:
     def validate(self, driver: DriverName, endpoint: str, services: Sequence[str]) -> str:
         """Return the service version to call: ``v1``, ``v1beta1`` or ``v1alpha4``.
 
-        Raises DriverRejected, with stage ``validate``, if the kubelet supports none of the
-        services.
+        Raises DriverRejected, with stage ``validate``, if the kubelet supports none of
+        ``services``. Before v1.34, only an empty list is rejected.
         """
         return self._service(driver, endpoint, services, "validate")
 
@@ -72,8 +73,9 @@ class Drivers:
     ) -> Instance:
         """Register an instance and return it; the caller then connects to it.
 
-        Raises DriverRejected, with stage ``register``, for services that ``validate`` rejects
-        and for an endpoint that the driver has already registered.
+        Raises DriverRejected, with stage ``register``, for services that ``validate`` rejects.
+        Since v1.33, an endpoint that the driver has already registered is rejected, too. Before
+        v1.33, the new instance replaces the driver's old instance.
         """
         service = self._service(driver, endpoint, services, "register")
         instances = self._instances.setdefault(driver, [])
@@ -95,7 +97,7 @@ class Drivers:
         return instance
 
     def deregister(self, driver: DriverName, endpoint: str, now: float) -> Instance | None:
-        """Remove an instance and return it; None if it is not registered."""
+        """Remove an instance and return it; None if the instance is not registered."""
         instances = self._instances.get(driver, [])
         # Before v1.33, the kubelet compares only the driver's name. The end of an old instance then
         # removes the new one.
@@ -198,9 +200,8 @@ class Drivers:
 def wipe_selector(node: str, driver: DriverName | None = None) -> str:
     """Return the field selector for ResourceSlices that the kubelet deletes on a node.
 
-    It selects the slices of ``driver``; if ``driver`` is None, it selects all slices of the node.
-
-    At each start, the kubelet deletes all ResourceSlices of its node.
+    It selects the slices of ``driver``. If ``driver`` is None, it selects all slices of the node,
+    which the kubelet deletes at each start.
     """
     of_driver = f"spec.driver={driver}," if driver is not None else ""
     return f"{of_driver}spec.nodeName={node}"

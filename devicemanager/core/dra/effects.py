@@ -37,7 +37,7 @@ CALL_TIMEOUT = 45.0
 
 
 class Operation(StrEnum):
-    """Calls that a driver serves."""
+    """gRPC methods of a DRA driver."""
 
     PREPARE = "NodePrepareResources"
     UNPREPARE = "NodeUnprepareResources"
@@ -56,7 +56,7 @@ class CallDriver:
     """Request to call one driver instance once, for all claims in ``claims``.
 
     The deadline is ``CALL_TIMEOUT``. If the instance was deregistered in the meantime, the call
-    fails with ``Canceled`` and ``grpc: the client connection is closing``.
+    fails with the code ``Canceled`` and the message ``grpc: the client connection is closing``.
     """
 
     operation: Operation
@@ -69,7 +69,7 @@ class CallDriver:
 
 @attrs.frozen
 class WriteState:
-    """Request to write the state file. It must be on disk before the generator continues.
+    """Request to write the state file. The file must be on disk before the generator continues.
 
     ``claims`` is the content: all claims, sorted by namespace and name. If other generators have
     changed the cache since the request, the newest claims of the cache may be written instead.
@@ -80,8 +80,11 @@ class WriteState:
 
 @attrs.frozen
 class AwaitClaims:
-    """Request to wait until no other generator prepares these claims. Never yielded with quirk
-    Q37."""
+    """Request to wait until no other generator prepares these claims.
+
+    Never yielded with quirk Q37, a kubelet bug: two pods then prepare a shared claim at the same
+    time.
+    """
 
     claims: tuple[ClaimKey, ...]
 
@@ -89,4 +92,5 @@ class AwaitClaims:
 Effect = FetchClaim | CallDriver | WriteState | AwaitClaims
 Answer = ResourceClaim | Mapping[str, PrepareResult] | Mapping[str, UnprepareResult] | None
 Steps = Generator[Effect, Answer, None]
-"""A generator of the DRA manager. It returns nothing; failures raise ``DraError``."""
+"""A generator of the DRA manager. It yields effects and returns nothing; failures raise
+``DraError``."""

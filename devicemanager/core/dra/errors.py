@@ -15,11 +15,11 @@ class DraError(DeviceManagerError):
 
 
 class PermanentDraError(DraError, PermanentError):
-    """Error of a claim that its driver can never prepare (KEP-5322)."""
+    """Error for a claim that its driver can never prepare (KEP-5322)."""
 
 
 class DriverRejected(DraError):
-    """Error of a driver that the kubelet does not register.
+    """Error for a driver that the kubelet does not register.
 
     ``stage`` is ``validate`` or ``register``. The plugin watcher adds a different prefix for each
     stage.
@@ -31,10 +31,11 @@ class DriverRejected(DraError):
 
 
 class ClaimFetchError(DeviceManagerError):
-    """Error of a ResourceClaim that the API server did not return; thrown into a generator.
+    """Error for a ResourceClaim that the API server did not return. The caller throws the error
+    into a generator.
 
-    The message is that of the API server, such as ``resourceclaims.resource.k8s.io "c1" not
-    found``.
+    The message is that of the API server, such as
+    ``resourceclaims.resource.k8s.io "c1" not found``.
     """
 
     @classmethod
@@ -44,7 +45,7 @@ class ClaimFetchError(DeviceManagerError):
 
 
 class StateWriteError(DeviceManagerError):
-    """Error of a state file that could not be written. The caller throws the error into a
+    """Error for a state file that could not be written. The caller throws the error into a
     generator.
 
     The message is the reason, such as ``no space left on device``.

@@ -40,9 +40,9 @@ class Attempt:
     error: str = ""
     """Error of the attempt; empty if it succeeded."""
     retry_at: str = ""
-    """Time of the next attempt, for users; empty if there is none."""
+    """Time of the next attempt, as text for users; empty if no attempt is planned."""
     ending: bool = False
-    """True if the pod is ending. The attempt was then to unprepare the pod's claims."""
+    """True if the pod is terminating. Then the attempt was to unprepare the pod's claims."""
 
 
 def explain(
@@ -56,9 +56,9 @@ def explain(
 ) -> tuple[ClaimExplanation, ...]:
     """Return the state of each claim of a pod.
 
-    ``fetch`` gets a name, and returns the ResourceClaim with this name in the pod's namespace, or
-    the API server's error. ``absent`` has a text for each driver that deregistered, such as ``it
-    deregistered 5 s ago``.
+    ``fetch`` takes the name of a claim. It returns the ResourceClaim with this name in the pod's
+    namespace, or the API server's error. ``absent`` has a text for each deregistered driver, by
+    driver name, such as ``it deregistered 5 s ago``.
     """
 
     def state(claim: str, owner: str | None) -> tuple[ClaimState, str]:
@@ -98,7 +98,7 @@ def state_of(
     absent: Mapping[str, str],
     attempt: Attempt,
 ) -> tuple[ClaimState, str]:
-    """Return the state of a pod's claim, and a line that explains it.
+    """Return the state of a pod's claim, and a line that explains the state.
 
     ``owner`` is the UID of the pod that must own the claim; None if any owner is valid.
     """
@@ -148,10 +148,10 @@ KEPT = (
 
 
 def is_kept(held: ClaimInfo, uid: str) -> bool:
-    """True if a claim was prepared for a pod with a sandbox before the kubelet restarted.
+    """True if the claim of a pod with a sandbox was prepared before the kubelet restarted.
 
     The kubelet called NodePrepareResources before it created the sandbox (``SyncPod``,
-    pkg/kubelet/kuberuntime, v1.34), and does not call it again. The pod keeps the devices of the
+    pkg/kubelet/kuberuntime, v1.34), and does not repeat the call. The pod keeps the devices of the
     state file. The file does not say that a claim is prepared, so ``held.prepared`` is False.
     """
     return uid in held.pods and not held.prepared and not held.unpreparing
@@ -181,13 +181,13 @@ _NOT_CALLED = (
 
 
 def not_prepared(attempt: Attempt, text: str) -> tuple[ClaimState, str]:
-    """Return the state of a claim that no driver has prepared, and a line that explains it.
+    """Return the state of a claim that no driver has prepared, and a line that explains the state.
 
     The line has the error of the last attempt to prepare claims. If that attempt did not fail, the
     line is ``text``.
 
-    The kubelet prepares all claims of a pod together, so a failure concerns all of them. A driver
-    can have prepared a claim nevertheless, if its response was lost.
+    The kubelet prepares all claims of a pod together, so a failure concerns all of them. If a
+    driver's response was lost, the driver can still have prepared the claim.
     """
     if not attempt.error or attempt.ending:
         return ClaimState.NOT_PREPARED, text

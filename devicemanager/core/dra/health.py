@@ -14,7 +14,7 @@ from devicemanager.core.dra.rules import DraRules
 from devicemanager.core.status import Health
 
 DEFAULT_TIMEOUT = 30.0
-"""Seconds after which the health in a report without a timeout becomes unknown."""
+"""Seconds after which a device's reported health becomes unknown, if the report has no timeout."""
 MAX_DEVICES = 16384
 """Maximum number of devices per driver whose health is stored. Further devices are ignored.
 Kubelets before v1.37 have no limit."""
@@ -26,7 +26,7 @@ RETRY_PERIOD = 5.0
 
 
 class DeviceKey(NamedTuple):
-    """A device within its driver."""
+    """Pool and name of a device; together they identify the device within its driver."""
 
     pool: str
     device: str
@@ -41,7 +41,7 @@ class DeviceHealth:
     timeout: float = DEFAULT_TIMEOUT
     """Seconds from ``updated`` until the health becomes unknown."""
     updated: float = attrs.field(default=0.0, eq=False)
-    """Time of the report on the kubelet's clock, in seconds. Comparisons of objects ignore it."""
+    """Time of the report on the kubelet's clock, in seconds. Comparisons ignore this field."""
 
 
 @attrs.frozen
@@ -72,14 +72,15 @@ class HealthCache:
         self._rules = rules
         self._devices = {name: dict(each) for name, each in (devices or {}).items()}
         self.changes = 0
-        """Number of changes so far that must be written to the file."""
+        """Counter of changes. After a change, the caller must write ``dra_health_state``."""
 
     def snapshot(self) -> dict[DriverName, dict[DeviceKey, DeviceHealth]]:
         """Return a copy of all entries, for the file ``dra_health_state``."""
         return {name: dict(each) for name, each in self._devices.items()}
 
     def get(self, driver: DriverName, pool: str, device: str, now: float) -> DeviceHealth:
-        """Return the health of a device at time ``now``. Without a recent report it is unknown.
+        """Return the health of a device at time ``now``. Without a recent report, the health is
+        unknown.
 
         The message is empty if this kubelet version does not show messages.
         """
@@ -91,14 +92,20 @@ class HealthCache:
         return found
 
     def clear(self, driver: DriverName) -> None:
-        """Remove the health of the driver's devices, because one of its streams has ended."""
+        """Remove the health of all devices of a driver, because a health stream of the driver has
+        ended."""
         self._devices.pop(driver, None)
         self.changes += 1
 
     def report(
         self, driver: DriverName, reported: Iterable[ReportedDevice], now: float
     ) -> frozenset[DeviceKey]:
-        """Store a driver's report. Return the devices whose health changed."""
+        """Store a driver's health report. Return the devices whose health, message or timeout
+        changed.
+
+        The health of a device that is missing in the report becomes unknown after the timeout of
+        its last report.
+        """
         known = self._devices.setdefault(driver, {})
         forgets = self._rules.behaviour.dra_health_forgets
         changed: set[DeviceKey] = set()
@@ -129,7 +136,8 @@ class HealthCache:
 def holders(
     cache: ClaimCache, driver: DriverName, changed: Collection[DeviceKey]
 ) -> tuple[str, ...]:
-    """Return the sorted UIDs of the pods that use a changed device: they need a status update."""
+    """Return the UIDs of the pods that use a changed device, sorted. These pods need a status
+    update."""
     found: set[str] = set()
     if changed:
         for claim in cache:

@@ -31,7 +31,8 @@ NEITHER_OWNER = (
 )
 UNKNOWN_UID = "{method} returned result for unknown claim UID {uid}"
 PERMANENT = "{method} failed permanently for ResourceClaim {claim}: {error}"
-"""KEP-5322 requires that messages show permanent errors, but does not fix their text."""
+"""Message for a permanent error. KEP-5322 requires such a message, but does not specify its
+text."""
 SAVE = "could not save checkpoint dra_manager_state: {error}"
 
 # PodResources (pkg/kubelet/cm/dra/manager.go GetContainerClaimInfos).
@@ -47,28 +48,29 @@ NO_COMMON_SERVICE = (
 )
 ENDPOINT_TAKEN = "endpoint {endpoint} already registered for DRA driver plugin {driver}"
 INVALID_SERVICES_BEFORE = "invalid versions of plugin {driver}: {error}"
-"""The form of ``INVALID_SERVICES`` until v1.33."""
+"""The text of ``INVALID_SERVICES`` up to v1.33."""
 
 CONNECTION_CLOSING = "grpc: the client connection is closing"
-"""Message for the code Canceled, if an instance was deregistered during a call."""
+"""Message of a call that fails with the gRPC code Canceled, because the driver instance was
+deregistered during the call."""
 
 
 @attrs.frozen(eq=False, repr=False, kw_only=True)
 class Wording:
-    """Messages that differ between kubelet versions. The defaults are those since v1.36."""
+    """Messages that differ between kubelet versions. The defaults are the messages since v1.36."""
 
     prepare: str = "prepare dynamic resources: {error}"
-    """Prefix of all errors of prepare."""
+    """Prefix of all errors that ``prepare`` raises."""
     unprepare: str = "unprepare dynamic resources: {error}"
-    """Prefix of all errors of unprepare."""
+    """Prefix of all errors that ``unprepare`` raises."""
     prepare_name: str = "{error}"
-    """Text around an error of ``names.claim_name`` when claims are prepared."""
+    """Message with the error that ``names.claim_name`` raises when claims are prepared."""
     unprepare_name: str = "{error}"
-    """Text around an error of ``names.claim_name`` when claims are unprepared."""
+    """Message with the error that ``names.claim_name`` raises when claims are unprepared."""
     container_name: str = "{error}"
-    """Text around an error of ``names.claim_name`` when a container is created."""
+    """Message with the error that ``names.claim_name`` raises when a container is created."""
     podresources_name: str = "{error}"
-    """Text around an error of ``names.claim_name`` in PodResources."""
+    """Message with the error that ``names.claim_name`` raises in a call of PodResources."""
     fetch: str = "fetch ResourceClaim {claim}: {error}"
     not_owner: str = "ResourceClaim {key} was not created for Pod {pod} (Pod is not owner)"
     not_reserved: str = (
@@ -78,33 +80,34 @@ class Wording:
     no_driver: str = "DRA driver {driver} is not registered"
     no_driver_name: str = DRIVER_NAME_EMPTY
     prepare_driver: str = "{error}"
-    """Text around an error of ``Drivers.lookup`` when claims are prepared. The placeholder
-    ``driver`` is also allowed."""
+    """Message with the error that ``Drivers.lookup`` raises when claims are prepared. It can also
+    have the placeholder ``driver``."""
     unprepare_driver: str = "{error}"
-    """Text around an error of ``Drivers.lookup`` when claims are unprepared. The placeholder
-    ``driver`` is also allowed."""
+    """Message with the error that ``Drivers.lookup`` raises when claims are unprepared. It can also
+    have the placeholder ``driver``."""
     call: str = "{method}: {error}"
     entry: str = "{method} failed for ResourceClaim {claim}: {error}"
     skipped: str = "{method} skipped {count} ResourceClaims"
     write_before: str = "checkpoint ResourceClaim cache: {error}"
-    """The state file could not be written before the calls to drivers."""
+    """Error if the state file cannot be written before the calls to drivers."""
     write_after: str = "checkpoint ResourceClaim state: {error}"
-    """The state file could not be written after the calls to drivers."""
+    """Error if the state file cannot be written after the calls to drivers."""
     read: str = (
         "create ResourceClaim cache: GetOrCreate() on checkpoint state: "
         "failed to get checkpoint dra_manager_state: {error}"
     )
-    """The kubelet does not start: its state file is corrupt."""
+    """Error of a kubelet that does not start because its state file is corrupt."""
     entries: str = "create ResourceClaim cache: GetEntries() on checkpoint: {error}"
-    """The kubelet does not start: the inner text of its state file is not valid JSON."""
+    """Error of a kubelet that does not start because the claims in its state file are not valid
+    JSON."""
     no_info: str = (
         "internal error: unable to get claim info for ResourceClaim {claim} "
         "in namespace {namespace}"
     )
     no_info_extended: str = no_info
-    """Form of ``no_info`` for the claim of a pod's extended resources."""
+    """The text of ``no_info`` for the claim of a pod's extended resources."""
     no_information: str = "unable to get information for ResourceClaim {claim}"
-    """PodResources does not list a claim that is not in the cache (GetContainerClaimInfos)."""
+    """Error of PodResources for a claim that is not in the cache (``GetContainerClaimInfos``)."""
 
 
 _LOWER_NOT_OWNER = "ResourceClaim {key} was not created for pod {pod} (pod is not owner)"
@@ -149,13 +152,13 @@ WORDINGS: Mapping[DraWording, Wording] = {
         no_information=f"locked cache operation: {NO_INFORMATION_EXTENDED}",
     ),
 }
-"""Messages by wording; ``Behaviour.dra_wording`` selects the wording of a version."""
+"""Messages by kubelet version. ``Behaviour.dra_wording`` selects the messages of a version."""
 
 
 def start_error(part: str, error: str, wording: Wording) -> str:
-    """Return the error of a kubelet that does not start.
+    """Return the error of a kubelet that does not start because its state file is invalid.
 
-    ``part`` is the invalid part of the state file: ``data`` for the text of the claims in the file,
+    ``part`` is the invalid part of the file: ``data`` for the text of the claims in the file,
     ``file`` for all else (``checkpoint.dra.kubelet_error``).
     """
     return (wording.entries if part == "data" else wording.read).format(error=error)

@@ -30,16 +30,17 @@ class PodClaim(NamedTuple):
     name: str
     """Name by which the containers of the pod refer to the claim."""
     claim: str | None = None
-    """``resourceClaimName``."""
+    """``resourceClaimName``: the name of the ResourceClaim; None if not set."""
     template: str | None = None
-    """``resourceClaimTemplateName``. The claim's name is in ``PodClaims.statuses``."""
+    """``resourceClaimTemplateName``; None if not set. The name of the claim that is created from
+    the template is in ``PodClaims.statuses``."""
 
 
 class ContainerClaim(NamedTuple):
     """An entry of a container's ``resources.claims``."""
 
     name: str
-    """``PodClaim.name``."""
+    """The pod's name for the claim (``PodClaim.name``)."""
     request: str = ""
     """Request of the claim whose devices the container gets; empty for all requests."""
 
@@ -53,7 +54,8 @@ class RequestMapping(NamedTuple):
 
 
 class ExtendedClaim(NamedTuple):
-    """``status.extendedResourceClaimStatus``: the claim behind a pod's extended resources."""
+    """``status.extendedResourceClaimStatus``: the claim that provides a pod's extended
+    resources."""
 
     claim: str
     mappings: tuple[RequestMapping, ...] = ()
@@ -66,9 +68,9 @@ class ContainerClaims:
     name: str
     claims: tuple[ContainerClaim, ...] = ()
     requests: Mapping[str, int] = attrs.field(factory=dict)
-    """``resources.requests`` of extended resources."""
+    """Requested amounts of extended resources, by resource (``resources.requests``)."""
     init: bool = False
-    """True for init containers of both kinds."""
+    """True for init containers, both ordinary and restartable."""
 
 
 @attrs.frozen
@@ -93,7 +95,7 @@ class PodClaims:
 
     @property
     def label(self) -> str:
-        """``namespace/name``, for messages."""
+        """The pod's ``namespace/name``, for messages."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -145,8 +147,8 @@ class ClaimRef(NamedTuple):
 class PreparedDevice:
     """A prepared device, in a driver's response and in the cache.
 
-    ``requests`` and ``cdi`` are None where Go has a nil slice: for no entries in a response, and
-    for ``null`` in the state file.
+    ``requests`` and ``cdi`` are None, like a nil slice in Go, in two cases: the driver's response
+    has no entries, or the state file has ``null``.
     """
 
     pool: str
@@ -158,14 +160,15 @@ class PreparedDevice:
     """CDI device names for containers."""
 
     def serves(self, request: str) -> bool:
-        """True if a container that names ``request`` gets the device. An empty name means all
-        requests."""
+        """True if a container that names ``request`` gets the device. An empty ``request`` means
+        all requests of the claim."""
         return not request or not self.requests or request in self.requests
 
 
 @attrs.frozen
 class PrepareResult:
-    """A driver's response for one claim. If it has an error, its devices are ignored."""
+    """A driver's response to NodePrepareResources for one claim. If the response has an error, its
+    devices are ignored."""
 
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
@@ -175,7 +178,7 @@ class PrepareResult:
 
 @attrs.frozen
 class UnprepareResult:
-    """A driver's response for one claim."""
+    """A driver's response to NodeUnprepareResources for one claim."""
 
     error: str = ""
 
@@ -185,7 +188,7 @@ class UnprepareResult:
 
 @attrs.frozen
 class DriverState:
-    """Stored state of one driver of a claim."""
+    """What the kubelet stores about one driver of a claim."""
 
     devices: tuple[PreparedDevice, ...] | None = None
     """Prepared devices; None before the driver's first response."""
@@ -205,7 +208,8 @@ class ClaimInfo:
     name: str
     uid: str
     pods: frozenset[str] = frozenset()
-    """UIDs of the pods for which the claim is prepared."""
+    """UIDs of the pods that use the claim. A pod is added before the claim is prepared for the
+    pod."""
     drivers: Mapping[DriverName, DriverState] = attrs.field(factory=dict)
     """The state of each driver, sorted by name."""
     prepared: bool = False
@@ -215,7 +219,7 @@ class ClaimInfo:
 
     @property
     def key(self) -> ClaimKey:
-        """Namespace and name."""
+        """The claim's namespace and name."""
         return ClaimKey(self.namespace, self.name)
 
     @property

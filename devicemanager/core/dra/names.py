@@ -16,7 +16,7 @@ class ClaimName(NamedTuple):
 
     name: str
     owned: bool
-    """True if the claim is created from a template. Then the pod must own it."""
+    """True if the claim is created from a template. Then the pod must be the owner of the claim."""
 
 
 def claim_name(
@@ -25,8 +25,9 @@ def claim_name(
     """Return the name of the claim for an entry of the pod's ``spec.resourceClaims``.
 
     Returns None if the pod needs no claim for the entry. Raises DraError if the claim does not
-    exist yet (``resourceclaim.Name``). ``wording`` is the message around the error, with the
-    placeholder ``error``. The default is the message of a failed prepare.
+    exist yet, or if the entry names neither a claim nor a template (``resourceclaim.Name``).
+    ``wording`` is the message of the DraError, with the placeholder ``error``. The default is the
+    message of a failed prepare.
     """
     wording = wording or rules.wording.prepare_name
     if claim.claim is not None:
@@ -42,9 +43,11 @@ def claim_name(
 
 
 def claim_names(pod: PodClaims, rules: DraRules, wording: str | None = None) -> Iterator[ClaimName]:
-    """Iterate over all claims of the pod. The claim of its extended resources is last.
+    """Iterate over the names of all claims of the pod. The claim of the pod's extended resources is
+    last.
 
-    Raises DraError at a claim that does not exist yet.
+    Raises DraError at a claim that does not exist yet, and at an entry that names neither a claim
+    nor a template.
     """
     for claim in pod.claims:
         name = claim_name(pod, claim, rules, wording)

@@ -1,6 +1,7 @@
 """Reports about DRA for users and programs: drivers, claims, slices, and what a pod waits for.
 
-The module has only values. Programs that show reports import nothing else from ``core.dra``.
+The module has only data classes and functions that describe ResourceSlices. Programs that show
+reports import nothing else from ``core.dra``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ClaimState(StrEnum):
     """The drivers have prepared the claim. A restart of the kubelet does not change this state for
     running pods."""
     NOT_NEEDED = "not-needed"
-    """The pod needs no claim for this entry."""
+    """The pod needs no claim for this entry of ``spec.resourceClaims``."""
     NOT_CREATED = "not-created"
     """The claim has not been created from its template yet."""
     NOT_FOUND = "not-found"
@@ -55,7 +56,8 @@ class ClaimState(StrEnum):
     NOT_PREPARED = "not-prepared"
     """Nothing is missing, but no driver was called yet."""
     PREPARE_FAILED = "prepare-failed"
-    """Nothing is missing, but the last attempt failed. The kubelet tries again."""
+    """Nothing is missing, but the last attempt to prepare the claim failed. The kubelet tries
+    again."""
     NOT_USED = "not-used"
     """No pod of the node uses the claim."""
 
@@ -65,9 +67,9 @@ class ClaimExplanation:
     """The state of one claim of a pod."""
 
     entry: str
-    """The pod's name for the claim; empty for the claim of its extended resources."""
+    """The pod's name for the claim; empty for the claim of the pod's extended resources."""
     claim: str | None
-    """Name of the ResourceClaim; null if it is not known."""
+    """Name of the ResourceClaim; null if the name is not known."""
     state: ClaimState
     text: str
     """One line for users: what is missing, and the fix."""
@@ -75,17 +77,18 @@ class ClaimExplanation:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ClaimsExplanation:
-    """Explanation why a pod has no sandbox, or cannot terminate."""
+    """Explanation why a pod has no sandbox, or why it cannot terminate."""
 
     pod: str
     """``namespace/name``."""
     phase: str
     sandbox: bool
-    """True if the pod's sandbox was created, so its claims were prepared before."""
+    """True if the pod's sandbox was created. Then the pod's claims were prepared before."""
     ending: bool
     """True if the pod terminates as soon as its claims are unprepared."""
     error: str = ""
-    """Error of the last attempt to prepare or unprepare the claims; empty if there is none."""
+    """Error of the last attempt to prepare or unprepare the claims; empty if the attempt did not
+    fail."""
     retry_in: float | None = None
     """Seconds until the kubelet retries; null if it does not retry."""
     claims: tuple[ClaimExplanation, ...] = ()
@@ -101,7 +104,7 @@ class DriverInstance:
     service: str
     """The version of the service that the kubelet calls, such as ``v1``."""
     health_service: str | None
-    """The version of the health service that the kubelet calls; null for none."""
+    """The version of the health service that the kubelet calls; null for no health service."""
     connected: bool
 
 
@@ -123,7 +126,7 @@ class ClaimDevice:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ResourceClaimInfo:
-    """A ResourceClaim of the node: its pods, its devices, and what it waits for.
+    """A ResourceClaim of the node: its pods, its devices, and what the claim waits for.
 
     The control API, ``devicemanager ctl``, the views and the live page all show this description.
     """
@@ -131,20 +134,21 @@ class ResourceClaimInfo:
     namespace: str
     name: str
     uid: str
-    """UID of the ResourceClaim; empty if it is not known."""
+    """UID of the ResourceClaim; empty if the UID is not known."""
     state: ClaimState
     text: str
     """One line for users: what is missing, and the fix."""
     error: str
-    """Error of the last attempt to prepare or unprepare the claim; empty if there is none."""
+    """Error of the last attempt to prepare or unprepare the claim; empty if the attempt did not
+    fail."""
     pods: tuple[str, ...]
     """The UIDs of the node's pods that use the claim, sorted."""
     held: bool
     """True if the claim is in the kubelet's state because a pod uses or used it."""
     prepared: bool
-    """True if all drivers have prepared the claim since the kubelet started. False after a restart,
-    because the kubelet does not store this value; ``state`` is ``prepared`` for pods that still
-    run."""
+    """True if all drivers have prepared the claim since the kubelet started. After a restart this
+    is False, because the kubelet does not store the value. For pods that still run, ``state`` is
+    ``prepared`` even then."""
     unpreparing: bool
     drivers: tuple[str, ...]
     """The drivers of the claim's devices, sorted."""
@@ -171,7 +175,8 @@ class ResourceSliceInfo:
     pool: str
     generation: int
     nodes: str
-    """Name of the node that has the slice's devices; or ``all``, ``selector`` or ``per device``."""
+    """The nodes that can use the slice's devices, as ``slice_nodes`` returns them: for example a
+    node's name, or ``all``."""
     devices: tuple[str, ...]
     """Names of the slice's devices."""
     counter_sets: tuple[str, ...]
@@ -193,13 +198,14 @@ class DraStatus:
     """The registered drivers, the claims of the node, and the ResourceSlices."""
 
     drivers: tuple[DriverInstance, ...] = ()
-    """Sorted by driver, the oldest instance first."""
+    """The registered driver instances, sorted by driver, the oldest instance first."""
     claims: tuple[ResourceClaimInfo, ...] = ()
-    """Sorted by namespace and name."""
+    """The claims of the node, sorted by namespace and name."""
     slices: tuple[ResourceSliceInfo, ...] = ()
-    """Sorted by driver, pool and name. ResourceSlices of an API server are not included."""
+    """The ResourceSlices, sorted by driver, pool and name. Those of an API server are not
+    included."""
     skipped: tuple[SkippedCalls, ...] = ()
-    """Sorted by RPC and driver."""
+    """The skipped calls to drivers, sorted by RPC and driver."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -232,7 +238,7 @@ _NODES = {"nodeSelector": "selector", "allNodes": "all", "perDeviceNodeSelection
 
 def slice_nodes(spec: Mapping[str, Any]) -> str:
     """Return the nodes that can use a slice's devices: a node's name, ``all``, ``selector`` or
-    ``per device``."""
+    ``per device``. ``-`` means that the slice names no nodes."""
     if name := spec.get("nodeName"):
         return str(name)
     return next((text for field, text in _NODES.items() if spec.get(field)), "-")

@@ -10,16 +10,16 @@ from devicemanager.core.versions.behaviour import Behaviour
 
 @attrs.frozen(eq=False, repr=False)
 class DraRules:
-    """Rules of the DRA manager."""
+    """Rules of the DRA manager in one kubelet version, and the enabled quirks."""
 
     behaviour: Behaviour
-    """Behaviour of the version. Only fields ``dra_*`` are read."""
+    """Behaviour of the kubelet version. Only fields ``dra_*`` are read."""
     quirks: frozenset[str] = frozenset()
-    """Enabled quirks, such as ``Q34``."""
+    """Enabled quirks: kubelet defects to reproduce, such as ``Q34``."""
 
     @property
     def wording(self) -> Wording:
-        """The texts of this version."""
+        """The DRA manager's messages in this kubelet version."""
         return WORDINGS[self.behaviour.dra_wording]
 
     @property

@@ -70,9 +70,10 @@ def unprepare_claims(
     drivers: Drivers,
     rules: DraRules,
 ) -> Steps:
-    """Unprepare the named claims of the pod with this UID (``unprepareResources``).
+    """Unprepare claims of the pod with this UID (``unprepareResources``). ``names`` has the names
+    of the claims.
 
-    Raises DraError without the prefix ``unprepare dynamic resources``.
+    The message of a DraError does not have the prefix ``unprepare dynamic resources``.
     """
     batches: Batches = {}
     ending: dict[ClaimKey, ClaimInfo] = {}
@@ -135,7 +136,7 @@ def _unmark(ending: Collection[ClaimKey], cache: ClaimCache) -> None:
 
 
 class InactivePod(NamedTuple):
-    """A pod with claims that is no longer active."""
+    """A pod that is no longer active, and the names of its claims."""
 
     uid: str
     namespace: str
@@ -145,8 +146,8 @@ class InactivePod(NamedTuple):
 def inactive_pods(cache: ClaimCache, active: Collection[str]) -> list[InactivePod]:
     """Return the pods whose claims the reconcile loop must unprepare, sorted by UID.
 
-    ``active``: UIDs of all active pods. Once the kubelet knows all pods, it runs ``reconcileLoop``
-    every 60 seconds. It logs errors and retries.
+    ``active`` has the UIDs of all active pods. Once the kubelet knows all pods, it runs
+    ``reconcileLoop`` every 60 seconds. The loop logs errors and retries.
     """
     found: dict[str, list[ClaimKey]] = {}
     for claim in cache:

@@ -46,7 +46,8 @@ class DeviceState(Enum):
 class ResourceExplanation:
     """One device resource in one step of an admission.
 
-    A set of devices is an integer whose bits are the numbers of ``devices.device_index``.
+    A set of devices is an integer: bit ``n`` stands for the device with number ``n`` in
+    ``devices.device_index``.
     """
 
     resource: ResourceName
@@ -114,7 +115,7 @@ class AlignmentFault(Enum):
     """Reason why one resource, or all resources together, cannot be aligned as preferred."""
 
     FITS_NOWHERE = "fits nowhere"
-    """All nodes together have too few free devices."""
+    """All NUMA nodes together have too few free devices."""
     SPREAD = "spread"
     """The request fits only on more nodes than it would need if no device were in use."""
     WIDE = "wide"
@@ -146,8 +147,8 @@ class MergeExplanation:
         )
 
     def narrowest(self, resource: str) -> tuple[int, ...]:
-        """Return the IDs of the smallest set of NUMA nodes on which the request for the resource
-        fits; empty if it fits on none."""
+        """Return the smallest set of NUMA nodes on which the request for the resource fits, as node
+        IDs. Returns an empty tuple if the request fits on no set."""
         for hint in self.hints[resource] or ():
             if hint.mask is not None:
                 return nodes_of(hint.mask)
@@ -203,7 +204,8 @@ def explain_merge(
 
 @attrs.frozen(eq=False)
 class StepExplanation:
-    """One step of an admission: the decision for a container or, in pod scope, for the pod."""
+    """One step of an admission: the decision for a container or, only in pod scope, for the pod as
+    a whole."""
 
     container: str | None
     """The container's name; None for the pod as a whole."""
@@ -214,15 +216,14 @@ class StepExplanation:
     error: str | None = None
     """The kubelet's message if the allocation failed after the merge."""
     unknown: Mapping[ResourceName, int] = attrs.field(factory=dict)
-    """Requests for resources that no plugin has registered; the container runs without them."""
+    """Requested numbers of devices, by resource, for resources that no plugin has registered. The
+    container runs without them."""
 
 
 @attrs.frozen
 class Holder:
-    """A container with devices of one resource that the explained pod requested.
-
-    The container belongs to another pod.
-    """
+    """A container of another pod that uses devices of a resource that the explained pod
+    requests."""
 
     pod: PodUid
     name: str
@@ -243,8 +244,8 @@ class AdmissionExplanation:
     """The kubelet's reason for a rejection; empty if the pod was admitted."""
     message: str = ""
     allocated: Mapping[PodUid, AllocatedByContainer] = attrs.field(factory=dict, repr=False)
-    """Allocations of all pods, by pod UID. If the pod was rejected: at the time of the rejection.
-    If the pod was admitted: when its explanation was first requested."""
+    """Allocations of all pods, by pod UID. For a rejected pod, they are those at the time of its
+    rejection. For an admitted pod, they are those when its explanation was first requested."""
     name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
     since: str = ""
     """Sentence that says which kubelet versions reject the pod; empty if all versions reject it."""

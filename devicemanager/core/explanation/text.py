@@ -57,7 +57,7 @@ def steps(explanation: AdmissionExplanation) -> Iterator[str]:
 def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
     """Render, as lines, the containers of other pods that used devices of requested resources.
 
-    A blank line and a heading come first; without such containers there are no lines.
+    A blank line and a heading come first. Without such containers, the result is empty.
     """
     holders = explanation.holders
     if holders:
@@ -83,8 +83,8 @@ def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyNa
 def sentence(merge: MergeExplanation, resources: Iterable[ResourceExplanation] = ()) -> str:
     """Return the policy's decision and its reason in one sentence.
 
-    With ``resources``, the sentence has the number of free devices of each resource that has too
-    few of them.
+    If ``resources`` are given, the sentence has the number of free devices of each resource with
+    too few free devices.
     """
     if merge.policy is PolicyName.NONE:
         return "none: no alignment"

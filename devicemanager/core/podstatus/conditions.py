@@ -48,15 +48,15 @@ class Condition:
     reason: str = ""
     message: str = ""
     since: float | None = None
-    """``lastTransitionTime`` in seconds since the epoch; None for the time of the first
+    """``lastTransitionTime`` in seconds since the epoch. None stands for the time of the first
     report."""
     generation: int | None = None
-    """``observedGeneration``; None for the generation of the whole status."""
+    """``observedGeneration``. None stands for the generation of the whole status."""
 
 
 Gates = Mapping[str, str | None]
-"""Status, such as ``"True"``, of the condition of each readiness gate (``spec.readinessGates``), by
-condition type; None if the pod does not have the condition."""
+"""Status of the condition of each readiness gate (``spec.readinessGates``), by condition type. It
+is a text such as ``"True"``, or None if the pod does not have the condition."""
 
 
 def is_ready(container: Container, status: ContainerStatus, is_init: bool) -> bool:

@@ -21,8 +21,8 @@ class Waiting:
     """State of a container that is not running but will be started."""
 
     reason: str
-    """``ContainerCreating``, ``PodInitializing``, ``CrashLoopBackOff`` or
-    ``CreateContainerConfigError``."""
+    """Reason as in the pod's status, such as ``ContainerCreating``, ``PodInitializing``,
+    ``CrashLoopBackOff``, ``ErrImagePull`` or ``CreateContainerConfigError``."""
     message: str = ""
 
 
@@ -40,10 +40,11 @@ class Terminated:
 
     exit_code: int
     reason: str
-    """``Completed`` for exit code 0, ``Error`` for any other exit code, or another given text."""
+    """``Completed`` for exit code 0, ``Error`` for any other exit code, or a text that the caller
+    gave."""
     started_at: float | None = None
     finished_at: float | None = None
-    """Seconds since the epoch."""
+    """Seconds since the epoch; None if unknown."""
     message: str = ""
 
 

@@ -40,8 +40,11 @@ def status_patch(status: Object, *, was_resized: bool = False) -> dict[str, Any]
 
 
 def is_reported(in_api: Object, status: Object) -> bool:
-    """True if the pod's status in the API equals ``status``, except for the times of
-    conditions."""
+    """True if the pod's status in the API equals ``status``.
+
+    The comparison ignores conditions that the kubelet does not set, and the times and observed
+    generations of conditions.
+    """
     # Times are not compared: if a condition is otherwise equal, its first reported time stays.
     for field in {*status, *_REMOVED} - {"conditions"}:
         if (in_api.get(field) or None) != (status.get(field) or None):

@@ -22,7 +22,7 @@ class Phase(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """True if the phase cannot change any more."""
+        """True if the phase is Succeeded or Failed. Such a phase cannot change any more."""
         return self is Phase.SUCCEEDED or self is Phase.FAILED
 
 

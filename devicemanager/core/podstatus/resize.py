@@ -27,15 +27,15 @@ class PendingResize:
     reason: str
     message: str
     generation: int
-    """``metadata.generation`` of the pod with this spec."""
+    """``metadata.generation`` of the Pod object that requests the resize."""
     since: float
     """Time of the last change of ``reason``, in seconds since the epoch."""
 
 
 @attrs.frozen
 class ResizeInProgress:
-    """A resize whose resources are allocated, while containers still have the earlier
-    resources."""
+    """A resize for which the kubelet has allocated the new resources, but containers still have the
+    earlier resources."""
 
     before: Pod
     """The pod with the resources that its containers have."""

@@ -24,7 +24,7 @@ from devicemanager.core.podstatus.resize import Resize
 from devicemanager.core.status import ResourceStatus
 
 Resources = Mapping[ContainerName, tuple[ResourceStatus, ...]]
-"""``allocatedResourcesStatus`` by container."""
+"""The entries of ``allocatedResourcesStatus``, by container."""
 
 
 _COUNTED = (ResourceName("cpu"), ResourceName("memory"))
@@ -44,7 +44,8 @@ class QosClass(StrEnum):
 
 @attrs.frozen
 class ContainerEntry:
-    """One entry of ``containerStatuses`` or ``initContainerStatuses``, with its container."""
+    """One entry of ``containerStatuses``, ``initContainerStatuses`` or
+    ``ephemeralContainerStatuses``, with its container."""
 
     container: Container
     status: ContainerStatus
@@ -73,11 +74,11 @@ class PodStatus:
     qos_class: QosClass
     conditions: tuple[Condition, ...] = ()
     init_containers: tuple[ContainerEntry, ...] = ()
-    """Containers in the order of the spec."""
+    """The entries of the init containers, in the order of the spec."""
     containers: tuple[ContainerEntry, ...] = ()
-    """Sorted by name."""
+    """The entries of the app containers, sorted by name."""
     ephemeral_containers: tuple[ContainerEntry, ...] = ()
-    """Sorted by name."""
+    """The entries of the ephemeral containers, sorted by name."""
 
     def all_containers(self) -> Iterator[ContainerEntry]:
         """Iterate over the entries of all containers."""

@@ -29,8 +29,9 @@ NOT_ENOUGH_CPUS = (
 class CpuProvider:
     """Hint provider for exclusive CPUs; it records the CPUs that are allocated to each container.
 
-    Guaranteed pods that request whole CPUs get exclusive CPUs. Free CPUs on the NUMA nodes of
-    the affinity are allocated first, then CPUs of other nodes, each in the order of their IDs.
+    Guaranteed pods that request whole CPUs get exclusive CPUs. Free CPUs on the NUMA nodes of the
+    affinity are allocated first, then CPUs of other nodes. In both groups, the lowest CPU IDs come
+    first.
     """
 
     # The kubelet also prefers whole sockets and cores (``takeByTopologyNUMAPacked``). Here, CPUs
@@ -52,7 +53,7 @@ class CpuProvider:
     def of(
         cls, topology: NumaTopology, cpus: Mapping[int, Iterable[int]], reserved: Iterable[int] = ()
     ) -> CpuProvider:
-        """Create a provider; ``cpus`` maps NUMA node IDs to CPU IDs, ``reserved`` CPUs are never
+        """Create a provider. ``cpus`` maps NUMA node IDs to CPU IDs. CPUs in ``reserved`` are never
         allocated."""
         per_node = {node: bitset.of(ids) for node, ids in cpus.items()}
         return cls(topology, per_node, bitset.of(reserved))
@@ -74,8 +75,8 @@ class CpuProvider:
         return bitset.union(self.per_node.values()) & ~self._used
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
-        """Return the hints for one container's exclusive CPUs; empty if the container requests none
-        (``staticPolicy.GetTopologyHints``, cpumanager/policy_static.go, v1.32)."""
+        """Return the hints for one container's exclusive CPUs; empty if the container requests no
+        exclusive CPUs (``staticPolicy.GetTopologyHints``, cpumanager/policy_static.go, v1.32)."""
         request = exclusive_cpus(pod, container)
         if not request:
             return {}
@@ -90,8 +91,9 @@ class CpuProvider:
         return {CPU: layout_hints(self._layout(), self.free_cpus, reusable, request)}
 
     def pod_hints(self, pod: Pod) -> ProviderHints:
-        """Return the hints for the exclusive CPUs of a whole pod; empty if the pod requests none
-        (``staticPolicy.GetPodTopologyHints``, cpumanager/policy_static.go, v1.32)."""
+        """Return the hints for the exclusive CPUs of a whole pod; empty if the pod requests no
+        exclusive CPUs (``staticPolicy.GetPodTopologyHints``, cpumanager/policy_static.go,
+        v1.32)."""
         request = effective_request(pod, lambda container: exclusive_cpus(pod, container))
         if not request:
             return {}
@@ -104,7 +106,10 @@ class CpuProvider:
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
         """Return a provider in which the container's exclusive CPUs are allocated
-        (``staticPolicy.Allocate``, cpumanager/policy_static.go, v1.32)."""
+        (``staticPolicy.Allocate``, cpumanager/policy_static.go, v1.32).
+
+        Raises AllocationError if too few CPUs are free.
+        """
         request = exclusive_cpus(pod, container)
         assigned = self._assigned.get(pod.uid, {})
         if not request or container.name in assigned:
@@ -161,9 +166,12 @@ class CpuProvider:
 
 
 def exclusive_cpus(pod: Pod, container: Container) -> int:
-    """Return the number of exclusive CPUs that a container gets: its CPU request, or 0 if the
-    request is not a whole number or the pod is not Guaranteed (``staticPolicy.guaranteedCPUs``,
-    cpumanager/policy_static.go, v1.32)."""
+    """Return the number of exclusive CPUs that a container gets (``staticPolicy.guaranteedCPUs``,
+    cpumanager/policy_static.go, v1.32).
+
+    In a Guaranteed pod, this is the container's CPU request if the request is a whole number. In
+    all other cases it is 0.
+    """
     milli = container.requests.get(CPU, container.limits.get(CPU, 0))
     if milli % 1000 or not is_guaranteed(pod):
         return 0

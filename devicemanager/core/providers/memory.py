@@ -31,15 +31,15 @@ NO_NODES_WITH_ENOUGH = (
     "[memorymanager] failed to get the default NUMA affinity, "
     "no NUMA nodes with enough memory is available"
 )
+"""Message of ``staticPolicy.getDefaultHint`` (memorymanager/policy_static.go, v1.32)."""
 NO_NODES_TO_EXTEND = "[memorymanager] failed to find NUMA nodes to extend the current topology hint"
-"""Message of ``staticPolicy.getDefaultHint`` and ``extendTopologyManagerHint``
-(memorymanager/policy_static.go, v1.32)."""
+"""Message of ``staticPolicy.extendTopologyManagerHint`` (memorymanager/policy_static.go, v1.32)."""
 
 Amounts: TypeAlias = Mapping[tuple[str, int], int]
-"""Bytes by memory type and NUMA node ID."""
+"""Bytes by memory type (such as ``memory``) and NUMA node ID."""
 
 Wanted: TypeAlias = Mapping[str, int]
-"""Bytes by memory type."""
+"""Requested bytes by memory type, such as ``memory``."""
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class PodMemory:
     blocks: Mapping[ContainerName, tuple[MemoryBlock, ...]] = attrs.field(factory=dict)
     charged: Amounts = attrs.field(factory=dict)
     reusable: Amounts = attrs.field(factory=dict)
-    """The part of ``charged`` that belongs to ordinary init containers."""
+    """The part of ``charged`` that later containers of the pod can reuse."""
 
 
 NOTHING = PodMemory()
@@ -106,7 +106,10 @@ class MemoryProvider:
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
         """Return a provider in which the container's memory is allocated
-        (``staticPolicy.Allocate``, memorymanager/policy_static.go, v1.32)."""
+        (``staticPolicy.Allocate``, memorymanager/policy_static.go, v1.32).
+
+        Raises AllocationError if no set of NUMA nodes has enough free memory.
+        """
         wanted = self._wanted(pod, container)
         before = self._pods.get(pod.uid, NOTHING)
         if not wanted or container.name in before.blocks:

@@ -57,8 +57,8 @@ class HintProvider(Protocol):
         """Return a provider in which the container's request is allocated.
 
         Returns the provider itself if the container requests none of the provider's resources.
-        ``affinity`` is the set of NUMA nodes to prefer; None means all. Raises ``AllocationError``
-        if the request cannot be met.
+        ``affinity`` is the set of NUMA nodes to prefer; None means that all nodes are equal. Raises
+        ``AllocationError`` if the request cannot be met.
         """
 
     def release(self, pod_uid: PodUid) -> Self:
@@ -75,8 +75,8 @@ class HintProvider(Protocol):
 
 
 def is_guaranteed(pod: Pod) -> bool:
-    """True if CPU and memory requests of every container equal its limits (``ComputePodQOS``,
-    pkg/apis/core/v1/helper/qos, v1.32).
+    """True if every container has CPU and memory limits, and its requests equal these limits
+    (``ComputePodQOS``, pkg/apis/core/v1/helper/qos, v1.32).
 
     Only such pods get exclusive CPUs and memory.
     """
@@ -89,14 +89,15 @@ def is_guaranteed(pod: Pod) -> bool:
 
 
 def makes_reusable(pod: Pod, container: Container) -> bool:
-    """True if later containers may reuse the container's CPUs and memory: it is an ordinary init
-    container."""
+    """True if later containers may reuse the CPUs and memory of the container. This is so for
+    ordinary init containers."""
     is_init = any(init.name == container.name for init in pod.init_containers)
     return is_init and not container.restartable
 
 
 def combined(parts: Iterable[CpusAndMemory]) -> CpusAndMemory:
-    """Combine CPUs and memory of several parts; memory is added up by type and NUMA nodes."""
+    """Combine several CPU IDs and memory blocks into one object. The sizes of memory blocks with
+    the same type and NUMA nodes are added up."""
     cpu_ids: set[int] = set()
     sizes: dict[tuple[str, tuple[int, ...]], int] = {}
     for part in parts:
@@ -111,8 +112,8 @@ def combined(parts: Iterable[CpusAndMemory]) -> CpusAndMemory:
 class HintProviders:
     """The node's hint providers other than the device manager, with their allocations.
 
-    CPUs and memory of a container are allocated immediately, without a draft, so concurrent
-    admissions cannot use them. If the pod is rejected later, ``release`` frees them.
+    CPUs and memory of a container are allocated during the admission, so concurrent admissions
+    cannot use them. If the pod is rejected later, ``release`` frees them.
     """
 
     def __init__(self, providers: Iterable[HintProvider] = ()) -> None:

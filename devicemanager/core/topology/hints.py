@@ -44,8 +44,8 @@ from devicemanager.core.topology.numa import (
 class Hint(NamedTuple):
     """A topology hint: a set of NUMA nodes on which a request fits.
 
-    ``mask`` is None if there is no preference. ``preferred`` is True if the request could not fit
-    on fewer nodes.
+    ``mask`` is None if the request has no preference. ``preferred`` is True if the request could
+    not fit on fewer nodes, even if no device were in use.
     """
 
     # This is a tuple, because tuples compute their hash at C speed. A machine with eight nodes
@@ -74,9 +74,9 @@ class DeviceLayout:
     masks: tuple[int, ...]
     """The set of NUMA nodes of each group; no set is empty."""
     members: tuple[int, ...]
-    """The devices of each group."""
+    """The set of devices of each group."""
     elsewhere: int
-    """Devices that have a topology but are on none of the machine's nodes."""
+    """The set of devices that have a topology but are on none of the machine's nodes."""
     totals: tuple[int, ...]
     """The number of devices in each group."""
 
@@ -139,8 +139,8 @@ def layout_hints(layout: DeviceLayout, available: int, reusable: int, request: i
     """Return the hints for a request of devices (``generateDeviceTopologyHints``,
     devicemanager/topology_hints.go, v1.32).
 
-    ``available`` and ``reusable`` are sets of devices; both can be allocated. Each hint has at
-    least one node of every reusable device.
+    ``available`` and ``reusable`` are sets of devices that can be allocated. Each hint has at least
+    one node of every reusable device.
     """
     # All reusable devices must touch every hint, but devices in ``elsewhere`` touch no hint.
     if reusable & layout.elsewhere:
@@ -177,11 +177,11 @@ def resource_hints(
     """Return the hints of a device resource; None stands for no preference.
 
     ``available``, ``reusable`` and ``allocated`` are sets of devices. ``allocated`` devices are
-    already allocated to the container or pod. If there are any, the hints are computed from these
-    devices only, and the result is empty if their number differs from the request.
-    ``allocated_count`` is the number of allocated devices if some of these devices are no longer
-    listed, and therefore not in ``allocated``. With ``aligns``, the result is never None, even if
-    no device has a NUMA node. Follows ``GetTopologyHints`` and ``GetPodTopologyHints``
+    already allocated to the container or pod. If there are such devices, the hints are computed
+    from these devices only. If their number differs from the request, the result is empty.
+    Allocated devices that are no longer listed are not in ``allocated``; then ``allocated_count``
+    is the number of all allocated devices. With ``aligns``, the result is never None, even if no
+    device has a NUMA node. Follows ``GetTopologyHints`` and ``GetPodTopologyHints``
     (devicemanager/topology_hints.go, v1.32).
     """
     if not (layout.has_topology or aligns):

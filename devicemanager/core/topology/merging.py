@@ -44,8 +44,8 @@ NOWHERE: Hints = (Hint(None, False),)
 def flatten_hints(providers: Sequence[ProviderHints]) -> tuple[Hints, ...]:
     """Return the hints of all providers in one tuple, which has one tuple of hints per resource.
 
-    A resource whose request fits nowhere gets one hint that is not preferred
-    (``filterProvidersHints``, topologymanager/policy.go, v1.32).
+    Resources without preference are left out. A resource whose request fits nowhere gets one hint
+    that is not preferred (``filterProvidersHints``, topologymanager/policy.go, v1.32).
     """
     # Resources without preference are left out, because they change no combination.
     return tuple(
@@ -74,10 +74,11 @@ def only_single_nodes(hints: Iterable[Hints]) -> tuple[Hints, ...]:
 def merge_hints(
     topology: NumaTopology, hints: tuple[Hints, ...], prefer_closest: bool = False
 ) -> Hint:
-    """Return the best result of combining one hint per resource; its mask is never None.
+    """Merge the hints of all resources, and return the best result as a hint. The hint's mask is
+    never None.
 
-    Follows ``HintMerger.Merge`` (topologymanager/policy.go, v1.32). Results are cached for
-    machines with up to eight nodes.
+    Follows ``HintMerger.Merge`` (topologymanager/policy.go, v1.32). Results are cached for machines
+    with up to eight nodes.
     """
     merge = _merged if len(topology.nodes) <= MEMO_NODES else _merge
     return merge(topology, hints, prefer_closest)
@@ -97,11 +98,12 @@ def _merge(topology: NumaTopology, hints: tuple[Hints, ...], prefer_closest: boo
 
 
 def merge_narrowest(topology: NumaTopology, hints: Sequence[Hints]) -> Hint:
-    """Return the best result of combining one hint per resource, by the rule of kubelets up to
-    v1.23 (``mergeFilteredHints``, topologymanager/policy.go, v1.23).
+    """Merge the hints of all resources by the rule of kubelets up to v1.23, and return the best
+    result as a hint (``mergeFilteredHints``, topologymanager/policy.go, v1.23).
 
-    A combination is preferred if all of its hints are preferred, even if they name different
-    nodes. The result with the fewest nodes is the best.
+    A combination has one hint of each resource. It is preferred if all of its hints are preferred,
+    even if the hints name different nodes. Preferred combinations come first. Then the combination
+    with the fewest common nodes is the best.
     """
     preferred = [tuple(hint for hint in one if hint.preferred) for one in hints]
     for each, is_preferred in ((preferred, True), (hints, False)):
@@ -124,10 +126,10 @@ def ranked_unpreferred(
 ) -> list[int]:
     """Return the sets of NUMA nodes that result from all combinations of hints, best first.
 
-    The order is that of results that are not preferred. Sets with the wanted number of nodes
-    (``wanted_size``) come first, then smaller sets, then larger sets. With ``prefer_closest``, the
-    smallest average distance decides between sets of the same size. Then the lowest node IDs
-    decide.
+    The order is that of the kubelet for results that are not preferred. Sets with the wanted number
+    of nodes (``wanted_size``) come first, then smaller sets, then larger sets. With
+    ``prefer_closest``, the smallest average distance decides between sets of the same size. Then
+    the lowest node IDs decide.
     """
     wanted = wanted_size(hints)
 
@@ -156,7 +158,7 @@ def fittest(topology: NumaTopology, masks: Collection[int], prefer_closest: bool
 
 
 def preferred_masks(topology: NumaTopology, hints: Sequence[Hints]) -> set[int]:
-    """Return the sets of nodes for which every resource has a preferred hint."""
+    """Return the sets of NUMA nodes for which every resource has a preferred hint."""
     agreed: set[int | None] = {None}
     for one in hints:
         masks = {hint.mask for hint in one if hint.preferred}
@@ -171,7 +173,8 @@ def preferred_masks(topology: NumaTopology, hints: Sequence[Hints]) -> set[int]:
 
 
 def reachable_masks(topology: NumaTopology, hints: Sequence[Hints]) -> list[int]:
-    """Return all non-empty sets that are the intersection of one hint per resource."""
+    """Return all non-empty sets of NUMA nodes that are the intersection of one hint per
+    resource."""
     # ``ways`` first counts, for each set, the combinations whose hints all contain the set. The
     # counts are exact, so after the subtraction a set has 0 if no combination results in it.
     index = dense_index(topology.nodes)
@@ -188,10 +191,10 @@ def reachable_masks(topology: NumaTopology, hints: Sequence[Hints]) -> list[int]
 
 
 def wanted_size(hints: Iterable[Hints]) -> int:
-    """Return the best number of nodes for a result that is not preferred.
+    """Return the best number of nodes for a merge result that is not preferred.
 
-    Each resource needs at least the nodes of its smallest hint; the largest of these numbers is
-    returned (``maxOfMinAffinityCounts``, topologymanager/policy.go, v1.32).
+    Each resource needs at least as many nodes as its smallest hint has. The largest of these
+    numbers is returned (``maxOfMinAffinityCounts``, topologymanager/policy.go, v1.32).
     """
     sizes = [
         min((mask.bit_count() for mask, _ in one if mask is not None), default=0) for one in hints

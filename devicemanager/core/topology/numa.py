@@ -14,10 +14,10 @@ from devicemanager.core.printable import counted
 
 LOCAL_DISTANCE = 10
 """Distance of a NUMA node to itself, for a machine that does not report distances (the default of
-the ACPI SLIT)."""
+the ACPI table SLIT)."""
 REMOTE_DISTANCE = 20
-"""Distance between two NUMA nodes, for a machine that does not report distances (the default of
-the ACPI SLIT)."""
+"""Distance between two NUMA nodes, for a machine that does not report distances (the default of the
+ACPI table SLIT)."""
 
 MAX_NODE_ID = 63
 """Largest NUMA node ID: the kubelet's bitmask has 64 bits (``bitMask.Add``, v1.32)."""
@@ -38,7 +38,7 @@ class NumaTopology:
     nodes: tuple[int, ...]
     distances: tuple[tuple[int, ...], ...]
     has_distances: bool = attrs.field(default=True, kw_only=True, eq=False)
-    """True if the distances are known; otherwise they are the defaults of the ACPI SLIT."""
+    """True if the distances are known; otherwise they are the defaults of the ACPI table SLIT."""
 
     @classmethod
     def of(
@@ -128,7 +128,7 @@ def masks_in_order(nodes: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
-    """Return the dense set for each set of node IDs: the positions of the set's nodes in ``nodes``.
+    """Map each set of node IDs to its dense set: the set of the nodes' positions in ``nodes``.
 
     Node IDs can have gaps, but transforms over all subsets need tables without gaps.
     """

@@ -80,19 +80,19 @@ class PolicyOptions:
 
 @attrs.frozen(eq=False, repr=False)
 class OptionRules:
-    """The policy options that a kubelet version has, with the messages for other options."""
+    """The policy options of a kubelet version, and what differs in their error messages."""
 
     levels: Mapping[str, str] = attrs.field(
         factory=lambda: {PREFER_CLOSEST_NUMA_NODES: "stable", MAX_ALLOWABLE_NUMA_NODES: "beta"}
     )
     """Level of each option: ``alpha``, ``beta`` or ``stable``."""
     enabled: frozenset[str] = frozenset({"beta", "stable"})
-    """Levels that are enabled, by the feature gates ``TopologyManagerPolicyAlphaOptions`` and
-    ``TopologyManagerPolicyBetaOptions``."""
+    """Levels whose options are enabled. The feature gates ``TopologyManagerPolicyAlphaOptions`` and
+    ``TopologyManagerPolicyBetaOptions`` enable ``alpha`` and ``beta``."""
     is_capital: bool = False
     """True if the message about a disabled level starts with a capital letter (up to v1.32)."""
     none_checks: bool = False
-    """True if policy ``none`` checks the options, too (up to v1.27)."""
+    """True if the kubelet checks the options even with policy ``none`` (up to v1.27)."""
 
     def check(self, name: str) -> None:
         """Raise TopologyConfigError if the option is unknown or its level is disabled
@@ -124,7 +124,8 @@ class TopologyPolicy:
     narrowest: bool = False
     """True if hints are merged by the rule of kubelets up to v1.23."""
     panics: bool = False
-    """True if distances are indexed by node ID instead of position (quirk Q28)."""
+    """True if the kubelet panics when a node ID is too large to be an index of the distances (quirk
+    Q28, a kubelet bug)."""
 
     @property
     def asks_for_hints(self) -> bool:
@@ -132,16 +133,16 @@ class TopologyPolicy:
         return self.name is not PolicyName.NONE
 
     def missing_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Return the node IDs in ``nodes`` that the machine does not have, without negative
-        IDs."""
+        """Return the node IDs in ``nodes`` that the machine does not have, sorted. Negative IDs are
+        left out."""
         return tuple(sorted({node for node in nodes if node >= 0}.difference(self.topology.nodes)))
 
     def extended_to(self, nodes: Iterable[int]) -> TopologyPolicy:
         """Return the policy for a machine that also has the given nodes and all nodes with lower
         IDs.
 
-        Nodes with which a kubelet would not start are not added: IDs above 63 and, unless the
-        policy is ``none``, more nodes than ``max_numa_nodes``.
+        Nodes with which a kubelet would not start are not added. These are IDs above 63 and, except
+        with policy ``none``, IDs from ``max_numa_nodes`` on.
         """
         most = self.options.max_numa_nodes if self.asks_for_hints else MAX_NODE_ID + 1
         fitting = [node for node in self.missing_nodes(nodes) if node < min(most, MAX_NODE_ID + 1)]

@@ -55,21 +55,22 @@ class Behaviour:
     otherwise the init container runs without the resource. An app container with such a request
     runs without the resource in all versions."""
     counts_pod_level_requests: bool
-    """True if the node check counts the requests of ``spec.resources`` instead of the requests of
-    the containers."""
+    """True if the check whether a pod fits on the node uses the requests of ``spec.resources``
+    instead of the requests of the containers."""
     several_plugins: bool
     """True if several plugins can serve a resource: when the newest plugin disconnects, another
     plugin takes over. Otherwise a new plugin replaces the old plugin."""
     admission_checks_health: bool
-    """True if a pod that already has devices is rejected, such as after a kubelet restart, while a
-    plugin is not registered or one of the devices is unhealthy."""
+    """True if a pod that already has devices is rejected while their plugin is not registered or
+    one of the devices is unhealthy. This matters after a kubelet restart."""
     running_survive_restart: bool
     """True if running containers survive a kubelet restart even before their plugin has
     re-registered."""
     empty_allocate_reply: str
     """The end of the rejection message for an AllocateResponse without container responses."""
     backed_fit: bool
-    """True if the node check skips an extended resource that a resource claim provides."""
+    """True if the check whether a pod fits on the node skips an extended resource that a resource
+    claim provides."""
     backed_skip_plugins: bool
     """True if no plugin is called for an extended resource that a resource claim provides."""
     sidecars: bool
@@ -81,7 +82,7 @@ class Behaviour:
     sidecars_keep: bool
     """True if later containers cannot reuse the devices of restartable init containers."""
     topology_options: Mapping[str, Level]
-    """The topology manager's policy options."""
+    """The topology manager's policy options, with their levels."""
     topology_options_gates: tuple[str, ...]
     """The feature gates that all policy options require."""
     capital_option_levels: bool
@@ -96,8 +97,8 @@ class Behaviour:
     """How the topology manager merges hints. With ``narrowest``, a result is preferred if all of
     its hints are preferred. With ``balanced``, the hints must also name the same nodes."""
     empty_topology_aligns: bool
-    """True if a resource whose devices have only empty topologies is aligned and fits on no NUMA
-    node; otherwise it is not aligned."""
+    """True if an empty topology of a device makes its resource require alignment. If no device of
+    the resource names a NUMA node, a request then fits on no node."""
     hints_over_device_nodes: bool
     """True if hints contain only NUMA nodes that have devices of the resource."""
     keeps_admitted_pod: bool
@@ -125,17 +126,17 @@ class Behaviour:
     allocatable_unhealthy: bool
     """True if GetAllocatableResources includes unhealthy devices."""
     has_get: bool
-    """True if PodResources has Get."""
+    """True if PodResources has the method Get."""
     get_enabled: bool
-    """True if Get is enabled."""
+    """True if the method Get of PodResources is enabled."""
     serves_pods: bool
-    """True if the Pods API is served."""
+    """True if the kubelet serves the Pods API."""
     pods_await_sources: bool
     """True if the Pods API rejects calls until all pods of the node are known."""
     list_inactive: bool
-    """True if v1 List includes rejected and finished pods."""
+    """True if the method List of PodResources v1 includes rejected and finished pods."""
     get_inactive: bool
-    """True if Get returns rejected and finished pods."""
+    """True if the method Get of PodResources returns rejected and finished pods."""
     lists_sidecars: bool
     """True if v1 PodResources includes restartable init containers."""
     reports_memory: bool
@@ -143,8 +144,8 @@ class Behaviour:
     shared_cpu_ids: bool
     """True if PodResources returns the shared CPUs for a container without exclusive CPUs."""
     one_entry_per_device: bool
-    """True if v1 List has one entry per device; otherwise it has one entry for all devices of a
-    NUMA node."""
+    """True if the method List of PodResources v1 has one entry per device; otherwise it has one
+    entry for all devices of a NUMA node."""
     reports_dynamic_resources: bool
     """True if PodResources sets the field ``dynamic_resources``."""
     reports_claim_devices: bool
@@ -158,7 +159,7 @@ class Behaviour:
     """The PodResources calls with separate metrics
     (``kubelet_pod_resources_endpoint_requests_<call>`` and ``..._errors_<call>``)."""
     pods_api_metrics: tuple[str, ...]
-    """The metrics of the Pods API (`kubelet_pod_<name>_total`)."""
+    """The metrics of the Pods API (``kubelet_pod_<name>_total``)."""
     counts_allocatable_twice: bool
     """True if each call of GetAllocatableResources counts twice in
     ``kubelet_pod_resources_endpoint_requests_total``."""
@@ -188,7 +189,7 @@ class Behaviour:
     reports_resource_health: bool
     """True if a container's status has ``allocatedResourcesStatus``."""
     health_check: HealthCheck
-    """The check ``device-plugin`` of ``/healthz``."""
+    """What the check ``device-plugin`` of ``/healthz`` does."""
     admission_metrics: tuple[str, ...]
     """The metrics of admissions. The metrics of plugins (``kubelet_device_plugin_…``) are in all
     versions."""
@@ -211,7 +212,8 @@ class Behaviour:
     dra_wording: DraWording
     """The texts of the DRA manager's errors."""
     dra_validates_first: bool
-    """True if all claims of a pod are validated before the first claim enters the state file."""
+    """True if all claims of a pod are validated before the first claim is written to the state
+    file."""
     dra_names_from_cache: bool
     """True if unprepare takes the names of a pod's claims from the kubelet's cache; otherwise from
     the pod's spec and status."""
@@ -234,14 +236,14 @@ class Behaviour:
     resource. Otherwise it gets only those of the first request, and none for a resource that is
     named after a DeviceClass."""
     dra_gathers_requests: bool
-    """True if only the claims that a container uses must exist when it starts, and the container's
-    CDI devices are grouped by claim; otherwise all claims of the pod must exist."""
+    """True if a container can start when the claims that it uses exist, and its CDI devices are
+    grouped by claim. Otherwise all claims of the pod must exist."""
     dra_pod_groups: bool
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
-    """True if PodResources lists a claim once for each request that the container names, and lists
-    no claims while a claim of the pod is missing. Otherwise PodResources lists each claim once, and
-    ignores claims that the container does not use."""
+    """True if PodResources lists a claim once for each request that the container names. It then
+    lists no claims while a claim of the pod is missing. Otherwise PodResources lists each claim
+    once, and ignores claims that the container does not use."""
     dra_health: bool
     """True if the kubelet watches the health of DRA devices."""
     dra_health_messages: bool
@@ -264,7 +266,8 @@ class Behaviour:
 def resolve(version: KubeletVersion, chosen: Mapping[str, bool] | None = None) -> Behaviour:
     """Return the behaviour of a kubelet version with the chosen feature gates.
 
-    Raises VersionError for a feature gate that the version does not have or has locked.
+    Raises VersionError for a feature gate that the version does not have, and for a gate that it
+    has locked to the other value.
     """
     return _with_gates(version, chosen) if chosen else _by_default(version)
 

@@ -1,4 +1,4 @@
-"""Sentences about kubelet versions."""
+"""Texts that say since when kubelets behave in some way, and how a version was verified."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ DRA_COMPARED = ("1.32.13", "1.34.4", "1.36.3", "1.37.2")
 
 
 def describe(behaviour: str, version: KubeletVersion) -> str:
-    """Return a text that says since which version kubelets behave like ``version``.
+    """Return a text that says since which version kubelets have the same value of a behaviour as
+    ``version``.
 
-    ``behaviour`` is a field of ``Behaviour``. A result is for example ``kubelets do this since 1.24
-    (k/k#108052)``. If the behaviour changed only after ``version``, the text has ``before`` instead
-    of ``since``. An empty field name returns an empty text.
+    ``behaviour`` is a field of ``Behaviour``. A result is for example
+    ``kubelets do this since 1.24 (k/k#108052)``. If the behaviour changed only after ``version``,
+    the text has ``before`` instead of ``since``. An empty field name returns an empty text.
     """
     if not behaviour:
         return ""

@@ -94,8 +94,8 @@ def resolve_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Mappin
     """Map each feature gate to True if the gate is on in a kubelet version, otherwise to False. The
     gates in ``chosen`` override the defaults.
 
-    Gates that the version does not have yet are off. Raises VersionError for a chosen gate that
-    the version does not have or has locked.
+    Gates that the version does not have yet are off. Raises VersionError for a chosen gate that the
+    version does not have, or has locked to the other value.
     """
     for name in chosen:
         _check(name, version, chosen[name])

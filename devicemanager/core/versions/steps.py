@@ -19,13 +19,13 @@ class Step(NamedTuple):
     """The source of the value: a pull request, the version whose source was read, or an
     observation."""
     gate: str = ""
-    """Feature gate whose state is the value of the step, in place of ``value``; empty for no
-    gate."""
+    """Feature gate whose state is the value of the step, in place of ``value``; empty for no gate.
+    ``A & B`` means that both gates are on, and ``!A`` that the gate is off."""
     unsure: bool = False
     """True if the first version is not confirmed."""
 
     def applies_to(self, version: KubeletVersion) -> bool:
-        """True if the step starts at the version or before it."""
+        """True if ``version`` has the value of this step or of a later step."""
         # A backport applies only to later patches of its minor: 1.26.0 can be older than 1.25.10
         # and then lacks the change.
         *backports, first = self.since

@@ -21,7 +21,8 @@ class VersionError(ValueError):
 @total_ordering
 @attrs.frozen(order=False)
 class KubeletVersion:
-    """A kubelet version, ``1.minor.patch``; without a patch, the minor's newest patch release."""
+    """A kubelet version, ``1.minor.patch``. Without a patch, it stands for the newest patch release
+    of the minor version."""
 
     minor: int
     patch: int | None = None
@@ -65,8 +66,8 @@ class KubeletVersion:
 
 
 class Verified(NamedTuple):
-    """A comparison with the device manager of a release in random scenarios. It found no
-    difference."""
+    """A comparison of the mock with the device manager of a kubelet release, in random scenarios.
+    The comparison found no difference."""
 
     release: str
     scenarios: int
@@ -75,9 +76,10 @@ class Verified(NamedTuple):
 
 OLDEST = 20
 DEFAULT = 37
-"""The newest stable minor that was compared with the real device manager."""
+"""The newest stable minor version that was compared with the real device manager."""
 NEWEST_KNOWN = 38
-"""The newest minor that can be selected. It is a preview: the version is not released yet."""
+"""The newest minor version that can be selected. It is a preview: the version is not released
+yet."""
 ANCHORS = ("1.24", "1.28", "1.32", "1.36", "1.37")
 """Versions to test a plugin with: together they cover nearly all differences that a plugin can
 observe."""

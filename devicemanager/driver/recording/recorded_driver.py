@@ -90,7 +90,7 @@ class RecordedDriver:
         return not (self._registration.is_reachable() and is_alive(self._aside))
 
     def close(self) -> None:
-        """Restore the name of the driver's socket if the driver still runs."""
+        """Close the proxies. If the driver still runs, first restore the name of its socket."""
         if self._registration.is_reachable() and is_alive(self._aside):
             self._aside.replace(self._path)
         else:

@@ -40,10 +40,10 @@ class _Outcome:
 class ReplayDriver:
     """Driver that repeats the responses of a recorded driver. A context manager. Thread-safe.
 
-    A claim gets its recorded results one after another, and then the last one each time. Neither
-    the order of claims nor their grouping into calls matters. Recorded health reports are sent
-    without pauses; the last one remains valid. ``driver`` is optional if the recording has only
-    one.
+    A claim gets its recorded results in order. After the last result, it gets the last result again
+    each time. The order of claims and their grouping into calls do not matter. Recorded health
+    reports are sent without pauses; the last report remains valid. ``driver`` is the driver's name;
+    it is optional if the recording has only one driver.
 
     The constructor raises RecordingError for an invalid recording, and SocketPathError if the path
     of a socket is too long.

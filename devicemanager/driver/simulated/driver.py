@@ -148,7 +148,7 @@ class SimulatedDriver:
         return self
 
     def stop(self) -> None:
-        """Stop as after SIGTERM: wait ``faults.stop_delay``, then remove the sockets.
+        """Stop as after SIGTERM: wait ``faults.stop_delay`` seconds, then remove the sockets.
         Idempotent."""
         if self._is_running and self.faults.stop_delay:
             time.sleep(self.faults.stop_delay)

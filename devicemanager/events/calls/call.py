@@ -38,7 +38,8 @@ class Call:
     """When the call started, or when this device list arrived: seconds since the epoch, by the
     kubelet's clock."""
     resource: str | None
-    """The plugin's resource, cut if it is too long for a name; None for a failed GetInfo."""
+    """The plugin's resource, or the name of the DRA driver; cut if it is too long for a name. None
+    for a failed GetInfo call, which would have returned the name."""
     plugin: str
     """The plugin's endpoint: the file name of its socket, or the socket path if the plugin
     watcher found it."""
@@ -61,7 +62,7 @@ class Call:
     """Number of the latest event when the call ended; it orders calls among events."""
     fault: str = ""
     """IDs and kinds of the injected faults that affected the call, such as ``fault 3, fail-call``,
-    separated by semicolons. Empty if no fault did."""
+    separated by semicolons. Empty if no fault affected the call."""
 
     @property
     def request(self) -> dict[str, Any]:

@@ -31,7 +31,8 @@ class ApiClaims:
     """
 
     def __init__(self, client: ApiClient, node: str, changed: Callable[[str], None]) -> None:
-        """``changed`` gets a line about each change of a slice of the node."""
+        """``changed`` is called with a line of text for each change of a ResourceSlice of the
+        node."""
         self._client = client
         self._version = _VERSIONS[0]
         self._slices = ApiSlices(self, node, changed)

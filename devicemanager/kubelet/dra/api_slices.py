@@ -19,10 +19,10 @@ _FIRST_LIST = 5.0
 
 
 class ApiSlices:
-    """The slices of one node, kept current by a watch. Thread-safe."""
+    """The ResourceSlices of one node, kept current by a watch. Thread-safe."""
 
     def __init__(self, source: Source, node: str, changed: Callable[[str], None]) -> None:
-        """``changed`` gets a line about each change after the first list."""
+        """``changed`` is called with a line of text for each change after the first list."""
         self._source = source
         self._query = {"fieldSelector": f"spec.nodeName={node}"}
         self._changed = changed

@@ -69,7 +69,7 @@ class ResourceClaims:
     """
 
     def __init__(self, changed: Callable[[str], None] = lambda text: None) -> None:
-        """``changed`` gets a line about each change."""
+        """``changed`` is called with a line of text for each change."""
         self._changed = changed
         self._lock = threading.Lock()
         self._claims: dict[tuple[str, str], JsonClaim] = {}
@@ -83,9 +83,10 @@ class ResourceClaims:
     # -- as an API server ------------------------------------------------------------
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Internal: return a ResourceClaim. If it does not exist, raise the error of an API server.
+        """Internal: return a ResourceClaim.
 
-        If ``fail`` was called for the claim, raise the error of that call.
+        Raises ClaimFetchError if the claim does not exist, with the text of an API server. Also
+        raises ClaimFetchError if ``fail`` was called for the claim, with the text of that call.
         """
         with self._lock:
             if error := self._errors.get((namespace, name)):
@@ -285,8 +286,8 @@ class ResourceClaims:
         return pod, self._put_all(read_resource_claims(source), pod.namespace)
 
     def deallocate(self, namespace: str, name: str) -> None:
-        """Remove the allocation and the reservations of a claim. Raises RequestError if it does
-        not exist."""
+        """Remove the allocation and the reservations of a claim. Raises RequestError for an unknown
+        claim."""
         self._change(namespace, name, lambda status: {})
 
     def reserve(self, namespace: str, name: str, pod: Pod | str) -> None:
@@ -331,7 +332,8 @@ class ResourceClaims:
             self._errors[namespace, name] = error
 
     def clear(self) -> None:
-        """Delete all claims, and all objects that were added with ``offer``."""
+        """Delete all claims, all objects that were added with ``offer``, and the errors of
+        ``fail``."""
         with self._lock:
             self._claims.clear()
             self._errors.clear()

@@ -1,7 +1,7 @@
 """The connection to one instance of a driver: calls, health streams, connection state.
 
-Each instance has one gRPC channel, which is connected from its registration until it is
-deregistered. When the connection breaks, the channel reconnects, as in the kubelet
+Each instance has one gRPC channel, which is open from the registration to the deregistration of the
+instance. When the connection breaks, the channel reconnects, as in the kubelet
 (pkg/kubelet/cm/dra/plugin/dra_plugin.go, v1.36). A call on a broken connection fails at once.
 """
 
@@ -126,7 +126,10 @@ class DriverConnection:
                     channel.check_connectivity_state(True)
 
     def call(self, effect: CallDriver) -> Answer:
-        """Make this call to the driver. Return its results by claim UID. Raises RpcError."""
+        """Make the call ``effect`` to the driver. Return the driver's results by claim UID.
+
+        Raises RpcError if the call fails.
+        """
         request = dra_v1.NodePrepareResourcesRequest(
             claims=[
                 dra_v1.Claim(namespace=each.namespace, uid=each.uid, name=each.name)
@@ -142,7 +145,8 @@ class DriverConnection:
     def watch_health(self, service: str) -> Iterator[bytes]:
         """Open the health stream, and yield each message as bytes.
 
-        Raises RpcError when the stream ends. Its code is OK if the driver ended the stream.
+        The iteration stops when the driver ends the stream without an error. Raises RpcError if the
+        stream fails.
         """
         path = _HEALTH_PATHS[service]
         call = self._calls.begin(path, b"")

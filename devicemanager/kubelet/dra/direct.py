@@ -22,9 +22,11 @@ def call_driver(
     claims: Iterable[str],
     endpoint: str | None,
 ) -> dict[str, ClaimResult]:
-    """Call a driver for claims, given as ``NAMESPACE/NAME``, and return its results by claim UID.
+    """Call a driver to prepare or unprepare claims, and return the driver's results by claim UID.
 
-    Raises RequestError for an unknown claim or driver, and RpcError if the call fails.
+    ``claims`` are names as ``NAMESPACE/NAME``, or as ``NAME`` in the namespace ``default``.
+    ``endpoint`` selects an instance of the driver; None selects the instance that the kubelet would
+    call. Raises RequestError for an unknown claim or driver, and RpcError if the call fails.
     """
     names = [_split(each) for each in claims]
     try:

@@ -35,7 +35,8 @@ from protos import drahealth_v1
 __all__ = ["HEALTH_STATE_NAME", "HealthFile", "HealthSink", "HealthStream"]
 
 HEALTH_STATE_NAME = "dra_health_state"
-"""Name of the file in the kubelet's root directory (pkg/kubelet/cm/dra/manager.go, v1.34)."""
+"""Name of the health file, which is in the kubelet's root directory (pkg/kubelet/cm/dra/manager.go,
+v1.34)."""
 
 _HEALTH = {
     drahealth_v1.HealthStatus.Value("HEALTHY"): Health.HEALTHY,

@@ -1,4 +1,7 @@
-"""The registered instances of drivers, with their connections, health streams and slice wiping."""
+"""The registered instances of drivers, with their connections and health streams.
+
+The ResourceSlices of a driver are deleted when the driver has had no usable instance for 30 s.
+"""
 
 from __future__ import annotations
 
@@ -71,12 +74,15 @@ class Instances:
         self._open: dict[InstanceId, _Open] = {}
         self._cancel_wipe: Cancel | None = None
         self._gone: dict[str, float] = {}
-        """Time at which the last instance of a driver deregistered, by driver, in seconds of the
-        clock."""
+        """Time of the latest deregistration of an instance, by driver, in seconds of the clock."""
         self._closed = False
 
     def absent(self) -> dict[str, str]:
-        """Return a text for each deregistered driver, such as ``it deregistered 5 s ago``."""
+        """Return a text for each driver that has deregistered an instance, by driver.
+
+        A text is, for example, ``it deregistered 5 s ago``. Drivers that have registered again are
+        included.
+        """
         now = self._clock.monotonic()
         with self._lock:
             return {
@@ -195,9 +201,9 @@ class Instances:
     # -- calls -----------------------------------------------------------------------
 
     def call(self, effect: CallDriver) -> Answer:
-        """Make this call to the instance that it names. Return its results by claim UID.
+        """Make the call ``effect`` to a driver instance. Return the driver's results by claim UID.
 
-        Raises RpcError.
+        Raises RpcError if the call fails or the instance is not registered.
         """
         with self._lock:
             found = self._open.get(effect.instance)

@@ -237,16 +237,20 @@ class DraManager:
         publish_result(self._events, EventKind.CLAIMS_UNPREPARED, claims, text, begun)
 
     def cancel(self, uid: str) -> None:
-        """Stop preparing the claims of a pod, because it is terminating.
+        """Stop preparing the claims of a pod, because the pod is terminating.
 
-        As in the kubelet, the pod does not wait for a call in flight, and the response is ignored.
+        As in the kubelet, the next NodePrepareResources call or request for a ResourceClaim fails
+        with ``context canceled``. The pod does not wait for a call in flight.
         """
         with self._lock:
             if uid in self._preparing:
                 self._canceled.add(uid)
 
     def held(self, uid: str) -> tuple[ClaimInfo, ...]:
-        """Return the claims that are prepared for a pod, sorted by namespace and name."""
+        """Return the claims that the kubelet has stored for a pod, sorted by namespace and name.
+
+        Claims are stored before drivers prepare them.
+        """
         with self._state.lock:
             return self._state.cache.of_pod(uid)
 

@@ -23,7 +23,8 @@ __all__ = ["ClaimUser", "pod_claims", "publish_result"]
 
 @attrs.frozen
 class ClaimUser:
-    """A pod whose claims DRA drivers prepare."""
+    """A pod whose claims DRA drivers prepare, and the last attempt to create or remove its
+    sandbox."""
 
     pod: Pod
     attempt: Attempt

@@ -30,10 +30,10 @@ _STAGES = {"validate": messages.WATCHED_INVALID, "register": messages.WATCHED_FA
 
 
 class DraPluginHandler:
-    """Handle plugins of the type ``DRAPlugin``."""
+    """Handler for the registration of DRA drivers, which are plugins of the type ``DRAPlugin``."""
 
     def __init__(self, registrar: Registrar, instances: Instances, root: Path) -> None:
-        """``root`` is the kubelet's directory."""
+        """``root`` is the kubelet's root directory."""
         self._registrar = registrar
         self._instances = instances
         self._root = root

@@ -23,12 +23,12 @@ _FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0
 
 
 class Wiper:
-    """Deleter of ResourceSlices, which uses separate threads. Thread-safe."""
+    """Deleter of ResourceSlices. Deletions run on separate threads. Thread-safe."""
 
     def __init__(
         self, node: str, wipe: Callable[[str], None], clock: Clock, events: EventStream
     ) -> None:
-        """``wipe`` deletes the slices that match a field selector. It can block."""
+        """``wipe`` deletes the slices that match a field selector. The function can block."""
         self._node = node
         self._wipe = wipe
         self._clock = clock

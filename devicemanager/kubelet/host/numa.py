@@ -26,7 +26,7 @@ _KEYS = ("nodes", "distances", "cpus", "memory")
 
 
 class NumaError(RequestError):
-    """Error of invalid NUMA nodes; its text is one line and names the file or the flag."""
+    """Error for invalid NUMA nodes; its text is one line and names the file or the flag."""
 
     def __init__(self, text: str) -> None:
         # The text can quote a file; line ends would break the one-line form.
@@ -71,9 +71,9 @@ def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
 
 
 def from_ids(text: str) -> NumaMachine:
-    """Return NUMA nodes with the IDs in ``text``, such as ``0-3``, and default distances.
+    """Return NUMA nodes with the IDs in ``text``, such as ``0-3``.
 
-    Their CPUs and memory are unknown.
+    Two different nodes have the distance 20. The CPUs and memory of the nodes are unknown.
     """
     return NumaMachine(_topology("--numa", id_list("--numa", text)))
 
@@ -93,8 +93,10 @@ def online_nodes(sys: Path) -> list[int]:
 
 
 def from_sysfs(sys: Path) -> NumaMachine:
-    """Read the online NUMA nodes like ``from_host``, from the directory ``sys`` in place of
-    ``/sys``."""
+    """Read the online NUMA nodes from ``sys``, a directory with the layout of ``/sys``.
+
+    A kernel without NUMA support has only NUMA node 0.
+    """
     base = sys / SYSFS_NODES.relative_to("sys")
     if not base.is_dir():
         return NumaMachine(NumaTopology.of([0]))
@@ -168,7 +170,7 @@ def _topology(where: object, nodes: list[int], distances: Any = None) -> NumaTop
 
 
 def id_list(where: object, text: str) -> list[int]:
-    """Parse numbers in the kernel's list format, such as ``0-3,8``. An empty text is an empty list.
+    """Parse numbers in the kernel's list format, such as ``0-3,8``; return [] for an empty text.
 
     Raises NumaError for an invalid text. The error begins with ``where``.
     """

@@ -20,15 +20,15 @@ __all__ = ["HostDevices", "PciUnavailable", "addresses", "assign", "find", "reso
 
 @attrs.frozen
 class HostDevices:
-    """PCI devices of the host with the vendor and product IDs in the settings given to ``find``."""
+    """Result of ``find``: the host's PCI devices that match the settings of a container."""
 
     sysfs: Path
     addresses: Mapping[tuple[str, str], tuple[str, ...]]
-    """Sorted PCI addresses by vendor and product ID."""
+    """PCI addresses of the devices, by pair of vendor and product ID; each tuple is sorted."""
 
 
 class PciUnavailable(AllocationError):
-    """Error of an allocation that names more PCI devices than are free on the host."""
+    """Error for an allocation that needs more PCI devices than are free on the host."""
 
 
 def addresses(vendor_id: str, product_id: str, sysfs: Path = Path("/sys")) -> tuple[str, ...]:
@@ -68,7 +68,10 @@ def resolve(
 
 
 def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices:
-    """Read the host's PCI devices that have a vendor and product ID named in the settings."""
+    """Read the host's PCI devices that match the vendor and product IDs in the settings.
+
+    Devices in the settings that already have addresses are skipped.
+    """
     # Devices with addresses are skipped: a restored response already has them.
     pairs = {_pair(device) for device in settings.pci_devices if not device.addresses}
     return HostDevices(sysfs, {pair: addresses(*pair, sysfs) for pair in sorted(pairs)})
@@ -79,7 +82,7 @@ def assign(
 ) -> ContainerSettings:
     """Return the settings with PCI addresses, as ``resolve`` does, without reading sysfs.
 
-    ``host`` has the devices that ``find`` has read.
+    ``host`` is the result of ``find`` for the same settings.
     """
     if not settings.pci_devices:
         return settings

@@ -98,7 +98,7 @@ class _Health(HealthCache):
 
 
 class InMemoryDra:
-    """DRA manager of one process of an in-memory kubelet; a ``PodDra``. Thread-safe."""
+    """DRA manager of one process of an in-memory kubelet. Implements ``PodDra``. Thread-safe."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class InMemoryDra:
             self.driver_changed(name)
 
     def close(self) -> None:
-        """Make every call fail that waits until another pod's call has prepared a shared claim."""
+        """Close the manager. Calls that wait for another pod to prepare a shared claim fail."""
         with self._lock:
             self._closed = True
             self._lock.notify_all()
@@ -152,9 +152,9 @@ class InMemoryDra:
     # -- drivers ---------------------------------------------------------------------
 
     def driver_changed(self, driver: str) -> None:
-        """Apply a change of a driver's state: register or deregister the driver.
+        """Register or deregister a driver after a change of the driver's state.
 
-        Queue the pods that have claims of the driver, because device health may have changed.
+        Also queue the pods that have claims of the driver, because device health may have changed.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -375,7 +375,7 @@ class InMemoryDra:
         return True
 
     def sources_ready(self) -> None:
-        """Do nothing."""
+        """Do nothing, because ``is_sources_ready`` is always True."""
 
     def pods(self) -> frozenset[str]:
         """Return the UIDs of the pods that hold claims."""
@@ -388,5 +388,5 @@ class InMemoryDra:
         return 0
 
     def pod_version(self, pod: str) -> int:
-        """Always 0."""
+        """Return 0, because nothing reads the version without the PodResources API."""
         return 0

@@ -72,9 +72,9 @@ class NodeDrivers:
 
 
 class InMemoryDriver:
-    """A driver of a node, with the methods of ``InMemoryPlugin`` that change devices.
+    """A DRA driver of a node, with the methods of ``InMemoryPlugin`` that change devices.
 
-    The parameter ``_`` of the methods is the handler of plugins, which drivers do not have.
+    The methods ignore their last parameter, which is the plugin handler in ``InMemoryPlugin``.
     """
 
     def __init__(self, node: NodeDrivers, name: str, changed: Callable[[str], None]) -> None:

@@ -79,10 +79,10 @@ class InMemoryKubelet:
     ) -> None:
         """Start the kubelet and register its plugins.
 
-        ``simulate`` has the devices by resource: a number, a text such as ``8@0,1``, or the
-        devices themselves. ``saved`` is the checkpoint of an earlier kubelet; all its pods are
-        assumed to exist. ``names`` are the names of these pods, by UID. ``drivers`` are
-        simulated DRA drivers with the names of their devices; they serve after ``use_claims``.
+        ``simulate`` has the devices by resource: a number, a text such as ``8@0,1``, or the devices
+        themselves. ``saved`` is the checkpoint of an earlier kubelet; all pods in the checkpoint
+        are assumed to exist. ``names`` are the names of these pods, by UID. ``drivers`` has the
+        device names of each simulated DRA driver. The drivers are used after ``use_claims``.
 
         Raises ValueError for an invalid text and TopologyConfigError for topology settings that
         the kubelet would reject.
@@ -197,7 +197,7 @@ class InMemoryKubelet:
         self._checkpoint.clear()
 
     def stored_checkpoint(self) -> Checkpoint | None:
-        """Return the stored checkpoint, which the next start loads; None if there is none."""
+        """Return the checkpoint that the next start loads; None if no checkpoint is stored."""
         return self._checkpoint.load()
 
     def sources_ready(self) -> None:
@@ -205,7 +205,8 @@ class InMemoryKubelet:
         self._pods.workers.sources_ready()
 
     def self_check(self) -> None:
-        """Recompute every index of the ledger. Raise an error if a stored index differs."""
+        """Recompute every index of the allocated devices. Raises InternalError if a stored index
+        differs."""
         self.manager.self_check()
 
     def _resume(self, order: Sequence[str] = ()) -> None:
@@ -252,9 +253,9 @@ class InMemoryKubelet:
     # -- DRA -------------------------------------------------------------------------
 
     def use_claims(self, source: ClaimFetcher) -> None:
-        """Internal: from now on, prepare the ResourceClaims of pods, and get them from ``source``.
+        """Internal: get the ResourceClaims of pods from ``source``, and prepare them from now on.
 
-        Until this is called, pods with ResourceClaims run without the devices of the claims.
+        Before this call, pods with ResourceClaims run without the devices of the claims.
         """
         self._claim_source = source
 
@@ -352,7 +353,7 @@ class InMemoryKubelet:
         self._pods.update_pod(manifest, generation)
 
     def complete_resize(self, uid: str) -> None:
-        """Internal: complete a resize that is in progress."""
+        """Internal: complete the in-place resize of a pod."""
         self._pods.workers.complete_resize(uid)
 
     def stop_pod(
@@ -470,8 +471,9 @@ class InMemoryKubelet:
 
     # -- simulated plugins and devices ---------------------------------------------------
     #
-    # All raise RequestError for a resource or a device that the node does not have. ``resource``
-    # can also be the name of a DRA driver.
+    # All raise RequestError for a resource that the node does not have, except ``set_devices``.
+    # ``resource`` can also be the name of a DRA driver, except in ``set_devices``,
+    # ``remove_plugin`` and ``fail_allocate``.
 
     def fail_device(self, resource: str, device: str) -> None:
         """Make a device unhealthy. Raises RequestError for an unknown device."""
@@ -489,7 +491,7 @@ class InMemoryKubelet:
             plugin.lose(device, handler)
 
     def return_device(self, resource: str, device: str) -> None:
-        """Advertise a lost device again; do nothing if it is advertised."""
+        """Advertise a lost device again; do nothing if the device is not lost."""
         with self._devices(resource) as (plugin, handler):
             plugin.find(device, handler)
 
@@ -544,16 +546,21 @@ class InMemoryKubelet:
                 plugin.register(handler)
 
     def fail_allocate(self, resource: str, error: RpcError | None) -> None:
-        """Make every Allocate of the resource fail with this error; None lets it succeed again."""
+        """Make every Allocate call of a resource fail with ``error``. With None, calls succeed
+        again."""
         with self._plugin(resource) as (plugin, _):
             plugin.fails = None if error is None else _always(error)
 
     def fail_prepare(self, driver: str, times: int = ALWAYS) -> None:
-        """Make the next ``times`` calls of NodePrepareResources fail; 0 lets them succeed again."""
+        """Make the next ``times`` NodePrepareResources calls of a driver fail.
+
+        By default, all calls fail. With 0, calls succeed again.
+        """
         self._set_driver(driver, prepare_failures=times)
 
     def fail_unprepare(self, driver: str, fails: bool = True) -> None:
-        """Make every NodeUnprepareResources of a driver fail; False lets it succeed again."""
+        """Make every NodeUnprepareResources call of a driver fail. With False, calls succeed
+        again."""
         self._set_driver(driver, fails_unprepare=fails)
 
     def delay_prepare(self, driver: str, seconds: float) -> None:

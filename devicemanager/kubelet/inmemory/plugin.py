@@ -41,7 +41,7 @@ class InMemoryPlugin:
         self._lost = _NO_DEVICES
         self._endpoint: EndpointId | None = None
         self.fails: Callable[[], RpcError] | None = None
-        """Creates the error of every Allocate; None if Allocate succeeds."""
+        """Function that creates the error of every Allocate call; None if Allocate succeeds."""
 
     @property
     def devices(self) -> tuple[Device, ...]:

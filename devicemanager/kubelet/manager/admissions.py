@@ -57,7 +57,8 @@ class Admissions:
         """Run an admission and return its allocation when the checkpoint is on disk.
 
         ``takes_hints``: True if the admission computes topology hints. Raises ``Rejected`` if the
-        admission fails. An interrupt is raised after the clean-up.
+        admission fails, and RequestError if the pod is already being admitted. An interrupt such as
+        Ctrl-C is raised after the clean-up.
         """
         uid = allocation.pod.uid
         # Read before the admission: a pod that is admitted again keeps these if that fails.

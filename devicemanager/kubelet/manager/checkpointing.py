@@ -83,7 +83,7 @@ def pod_entries(pod: PodUid, holdings: Holdings) -> list[PodDevicesEntry]:
 
 
 def restore(ledger: Ledger, entries: Iterable[PodDevicesEntry]) -> None:
-    """Add the entries of a checkpoint to the ledger.
+    """Add the entries of a checkpoint to the ledger (all allocations).
 
     Entries with a response that cannot be parsed are dropped, and their devices are free, as in
     the kubelet (``fromCheckpointData``, v1.36).

@@ -52,7 +52,7 @@ _TYPED_DEVICES = b"\xc2\x3e"
 
 
 class InterfaceUnavailable(AllocationError):
-    """Error of an allocation that names a network interface which the pod cannot use."""
+    """Error for an Allocate response that names a network interface the pod cannot use."""
 
 
 class HostDeviceAssignment:
@@ -74,7 +74,8 @@ class HostDeviceAssignment:
 
         The devices and network interfaces are assigned to the pod. Raises PciUnavailable if too few
         PCI devices are free. Raises InterfaceUnavailable for an interface that another pod uses or
-        that no runtime can move. Raises WireError for bytes that cannot be parsed.
+        that is not in the host's network namespace. Raises WireError for bytes that cannot be
+        parsed.
         """
         if _TYPED_DEVICES not in response:
             return response

@@ -22,7 +22,10 @@ from devicemanager.kubelet.manager.state import State
 
 
 class GracePeriod:
-    """Remover of resources whose grace period is over. A timer or ``expire`` starts a removal."""
+    """Remover of resources that have had no plugin for longer than the grace period.
+
+    A timer or a call of ``expire`` starts the removal.
+    """
 
     def __init__(
         self,
@@ -47,9 +50,9 @@ class GracePeriod:
         self._closed = False
 
     def watch(self) -> None:
-        """Start the timer unless it is running. Called when a resource has lost its last plugin.
+        """Start the timer for the next removal, unless it is already running.
 
-        Must be called without the state's lock.
+        Called when a resource has lost its last plugin. Must be called without the state's lock.
         """
         with self._arming:
             # A running timer is always early enough: later stops expire later.

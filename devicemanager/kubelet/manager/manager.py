@@ -75,7 +75,10 @@ if TYPE_CHECKING:
 
 
 class Capacity(NamedTuple):
-    """Numbers of all devices and of healthy devices, each by resource (``GetCapacity``, v1.32)."""
+    """Number of all devices (``capacity``) and of healthy devices (``allocatable``), by resource.
+
+    Corresponds to the result of the kubelet's ``GetCapacity`` (v1.32).
+    """
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
@@ -199,7 +202,8 @@ class DeviceManager:
     def forget_all_but(self, known: frozenset[PodUid]) -> bool:
         """Free the devices of all pods that are not in ``known``, without writing the checkpoint.
 
-        Returns True if the checkpoint must be written.
+        Returns True if the checkpoint must be written. With quirk Q10 (a kubelet bug), the devices
+        stay allocated until the next admission or PodResources List.
         """
         with self.state.lock:
             self.state.is_sources_ready = True
@@ -239,9 +243,9 @@ class DeviceManager:
         )
 
     def resize(self, pod: Pod) -> None:
-        """Replace the requests of a pod on the node by the requests in the newer object ``pod``.
+        """Resize an admitted pod: replace its requests on the node by the requests of ``pod``.
 
-        Raises ``Rejected``, and changes nothing, if the new requests do not fit.
+        Raises ``Rejected``, and changes nothing, if the new requests do not fit on the node.
         """
         allocation = self._allocation(pod, None)
         with self.state.lock:
@@ -257,8 +261,8 @@ class DeviceManager:
         """Return the name and policy of the CPU or memory manager that forbids a resize; None if
         the resize is allowed.
 
-        On a node with a static CPU or memory manager, a Guaranteed pod has exclusive CPUs or
-        memory. They cannot be resized.
+        ``before`` and ``after`` are the pod before and after the resize. A static CPU or memory
+        manager gives a Guaranteed pod exclusive CPUs or memory, which cannot be resized.
         """
         # Imported here: only a resize needs it, and a start does not load it.
         from devicemanager.core.podstatus.resize import changed_resources
@@ -281,9 +285,10 @@ class DeviceManager:
         return None
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
-        """Allocate devices to a container of an active pod, if none are recorded for it.
+        """Allocate devices to a container of an active pod, for resources without recorded devices.
 
-        Follows ``GetDeviceRunContainerOptions``, v1.32.
+        Raises ``Rejected`` if a resource cannot be allocated. Follows
+        ``GetDeviceRunContainerOptions``, v1.32.
         """
         allocation = self._allocation(pod, None)
 
@@ -312,7 +317,8 @@ class DeviceManager:
     def release(self, *pods: PodUid) -> None:
         """Free all resources of ended or deleted pods, with one checkpoint write.
 
-        With quirk Q10, the resources stay allocated until the next admission or List.
+        With quirk Q10 (a kubelet bug), the resources stay allocated until the next admission or
+        PodResources List.
         """
         with self.state.lock:
             if self.state.frees_late:
@@ -337,7 +343,7 @@ class DeviceManager:
     def deactivate(self, pod: PodUid) -> None:
         """Mark a pod as inactive: it has ended, but is not deleted.
 
-        The pod's devices stay allocated until the next admission or List frees them
+        The pod's devices stay allocated until the next admission or PodResources List frees them
         (``UpdateAllocatedDevices``, v1.32).
         """
         with self.state.lock:
@@ -348,9 +354,10 @@ class DeviceManager:
         self.state.node.remove(pod)
 
     def free_inactive(self) -> None:
-        """Free the devices of inactive pods, as a List does (``UpdateAllocatedDevices``, v1.32).
+        """Free the devices of inactive pods, as each PodResources List does.
 
-        The checkpoint is not written now; the next write includes the change.
+        The checkpoint is not written now; the next write includes the change. Follows
+        ``UpdateAllocatedDevices``, v1.32.
         """
         # Checked without the lock: every List calls this, and inactive pods are rare.
         if self.state.pods.has_inactive:
@@ -401,7 +408,7 @@ class DeviceManager:
             return self.state.ledger.pod(pod)
 
     def affinities(self, pod: PodUid) -> Affinities:
-        """Return the NUMA affinity of the pod's containers (``GetAffinity``, v1.32)."""
+        """Return the NUMA affinity of each container of the pod (``GetAffinity``, v1.32)."""
         with self.state.lock:
             return dict(self.state.pods.get(pod).affinities)
 
@@ -411,7 +418,7 @@ class DeviceManager:
             return frozenset(self.state.ledger.pods())
 
     def devices(self) -> dict[ResourceName, DeviceList]:
-        """Return the device list of every known resource, sorted by name."""
+        """Return the device list of every known resource, sorted by resource."""
         with self.state.lock:
             return dict(self.state.endpoints.resources())
 
@@ -423,7 +430,8 @@ class DeviceManager:
     def capacity(self) -> Capacity:
         """Count the devices of each known resource.
 
-        Unlike the kubelet's ``GetCapacity``, this does not remove resources; ``expire`` does.
+        Unlike the kubelet's ``GetCapacity``, this method does not remove resources whose grace
+        period is over; ``expire`` removes them.
         """
         with self.state.lock:
             lists = list(self.state.endpoints.resources())
@@ -468,7 +476,7 @@ class DeviceManager:
         return endpoints.last_list(resource) if keeps else endpoints.devices(resource)
 
     def snapshot(self) -> ManagerSnapshot:
-        """Return a consistent snapshot of plugins, device lists and allocations, for views."""
+        """Return a consistent snapshot of plugins, device lists and allocations, for display."""
         from devicemanager.kubelet.manager.state_snapshot import snapshot
 
         with self.state.lock:
@@ -481,7 +489,7 @@ class DeviceManager:
             return self.state.hint_providers.providers()
 
     def explain(self, allocation: PodAllocation) -> AdmissionExplanation:
-        """Explain for people how the devices of an admitted pod were chosen."""
+        """Explain how the devices of an admitted pod were chosen."""
         from devicemanager.core.allocation.explain import explain
 
         with self.state.lock:
@@ -509,7 +517,7 @@ class DeviceManager:
             )
 
     def self_check(self) -> None:
-        """Recompute every index of the ledger. Raises InternalError if a stored index differs."""
+        """Recompute the indexes of allocations. Raises InternalError if a stored index differs."""
         with self.state.lock:
             self.state.ledger.self_check(each.draft for each in self.state.pods.admissions())
 

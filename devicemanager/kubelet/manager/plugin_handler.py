@@ -113,10 +113,11 @@ class ClientHandler:
     """Handler of registrations, device lists and disconnects of plugins; thread-safe.
 
     ``health_updates`` is the queue of pods whose devices changed health. ``write`` writes the
-    checkpoint. ``stopped`` is called after a resource has lost its last plugin. ``make_room``
-    gets the IDs of the NUMA nodes in a device list. If the topology can grow, ``make_room`` adds
-    the nodes that the topology lacks. It returns the nodes that the topology then still lacks. It
-    is called with the lock held.
+    checkpoint. ``stopped`` is called after a resource has lost its last plugin.
+
+    ``make_room`` is called with the IDs of the NUMA nodes in a device list, with the lock held. If
+    the node's topology can grow, ``make_room`` adds missing NUMA nodes to the topology. The
+    function returns the IDs of the nodes that are still missing.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class ClientHandler:
         self._make_room = make_room
         self._quirks = quirks
         self.title_of: Callable[[PodUid], str] = str
-        """Returns a pod's name for events; must be set before the first plugin registers."""
+        """Returns a pod's name for events. Set this function before the first plugin registers."""
         # Guarded by the state's lock. If true, no list is applied any more.
         self._closed = False
         self._left_open: list[Endpoint] = []  # Q3
@@ -155,10 +156,12 @@ class ClientHandler:
     ) -> EndpointId:
         """Register a plugin, and close the connections that it replaces.
 
-        With quirk Q1, Q3 or Q24, these connections stay open. Returns the number of the
-        registration. ``name`` is the name of the endpoint. ``socket`` is the path of the plugin's
-        socket, for error texts. Raises EndpointError if the kubelet is
-        stopping, or with quirk Q2 if the plugin is already connected.
+        Returns the number of the registration. ``name`` is the name of the endpoint. ``socket`` is
+        the path of the plugin's socket, for error texts. Raises EndpointError if the kubelet is
+        stopping.
+
+        With the kubelet bug (quirk) Q1, Q3 or Q24, replaced connections stay open. With Q2,
+        EndpointError is also raised if the plugin is already connected.
         """
         state = self._state
         with state.lock:
@@ -199,7 +202,10 @@ class ClientHandler:
         return endpoint.id
 
     def update(self, endpoint: EndpointId, columns: Columns) -> None:
-        """Apply a device list of a plugin; do nothing if the registration has been replaced."""
+        """Store a device list that a plugin sent, and report what has changed.
+
+        A list of a replaced registration is ignored, except with quirk Q24 (a kubelet bug).
+        """
         resource = self._resource_of(endpoint)
         if resource is None:
             return
@@ -245,9 +251,9 @@ class ClientHandler:
         self._follow_up(resource, applied)
 
     def disconnect(self, endpoint: EndpointId, cause: str) -> None:
-        """Handle the end of a plugin's ListAndWatch stream.
+        """Mark a plugin as disconnected, because its ListAndWatch stream has ended.
 
-        ``cause`` is one line for people.
+        ``cause`` is the reason as one line of text, for the event.
         """
         now = self._clock.monotonic()
         state = self._state
@@ -329,9 +335,9 @@ class ClientHandler:
             connection.close()
 
     def keep_open(self, connection: Endpoint) -> None:
-        """Leave the connection of a replaced registration open until ``close``.
+        """Leave the connection of a replaced or rejected registration open until ``close``.
 
-        For quirks Q1, Q3 and Q24.
+        Called only with the kubelet bug (quirk) Q1, Q3 or Q24.
         """
         with self._state.lock:
             self._left_open.append(connection)

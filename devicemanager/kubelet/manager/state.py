@@ -77,8 +77,8 @@ class PodState:
     """The manager's record of one pod. Records with default values are not stored."""
 
     admission: PodAllocation | None = None
-    """The admission, or the allocation for one container, that is in progress; None if there is
-    none."""
+    """The admission of the pod, or the allocation for one of its containers, that is in progress;
+    otherwise None."""
     is_deleted: bool = False
     """True if the pod was deleted during its admission."""
     affinities: Affinities = attrs.field(factory=dict)
@@ -223,22 +223,22 @@ class State:
         """True once the kubelet knows all pods of the node; False for a time after its restart."""
         self.connections: dict[EndpointId, Endpoint] = {}
         self.version = 0
-        """Grows with every change of lists, allocations or known resources."""
+        """Number that grows with every change of device lists, allocations or known resources."""
         self.pod_versions: dict[PodUid, int] = {}
         """Values of ``version`` after the last change of a pod's allocations, by pod UID."""
         self._document: Document = TextDocument() if document is None else document
         self.is_stale = False
         """True if the checkpoint file has devices that no plugin has listed since the restart."""
         self.frees_late = "Q10" in settings.quirks
-        """True with quirk Q10: devices of ended pods stay allocated until the next allocation or
-        List."""
+        """True with quirk Q10 (a kubelet bug): devices of ended pods stay allocated until the next
+        admission or PodResources List."""
         self._keeps_admitted = self.frees_late and behaviour.keeps_admitted_pod
         self.admitted_last: PodUid | None = None
-        """With quirk Q10, UID of the pod that was admitted last (``pendingAdmissionPod``). Its
-        devices are not freed."""
+        """UID of the pod that was admitted last (``pendingAdmissionPod``); only set with quirk Q10
+        (a kubelet bug). The pod's devices are not freed."""
         self.keeps_rejected = "Q31" in settings.quirks
-        """True with quirk Q31: a rejected pod keeps the devices that were allocated to its
-        containers."""
+        """True with quirk Q31 (a kubelet bug): a rejected pod keeps the devices that were allocated
+        to its containers."""
         # The last admitted pod, and the devices of its init containers that its other containers
         # may reuse (``devicesToReuse``).
         self._reusable: tuple[PodUid | None, Reusable] = None, {}
@@ -247,7 +247,7 @@ class State:
     # -- must be called with the lock held -------------------------------------------
 
     def changed(self) -> None:
-        """Record a change of data that PodResources or the capacity shows."""
+        """Increase ``version``, because data of PodResources or the node's capacity has changed."""
         self.version += 1
 
     def note_list(self, resource: ResourceName, healthy: tuple[DeviceId, ...] | None) -> None:
@@ -315,8 +315,10 @@ class State:
         return reusable
 
     def note_admission(self, pod: PodUid) -> None:
-        """With quirk Q10, record the pod that is being admitted, so that ``free_inactive`` keeps
-        its devices."""
+        """Record that this pod is being admitted, so that ``free_inactive`` keeps its devices.
+
+        Does nothing without quirk Q10 (a kubelet bug).
+        """
         if self._keeps_admitted:
             self.admitted_last = pod
 
@@ -429,7 +431,7 @@ class State:
 
 
 def allocation_rules(settings: Settings) -> Rules:
-    """Return the core's allocation rules for a kubelet version and its quirks."""
+    """Return the allocation rules for the kubelet version and quirks in the settings."""
     behaviour = settings.behaviour
     return Rules(
         quirks=settings.quirks,

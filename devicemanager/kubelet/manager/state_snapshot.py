@@ -19,8 +19,8 @@ from devicemanager.kubelet.manager.state import State
 __all__ = ["ManagerSnapshot", "Reserved", "snapshot"]
 
 Reserved = tuple[PodUid, ResourceName, frozenset[DeviceId]]
-"""Devices reserved by an admission in progress, or leaked by a failed admission (UID ``LEAKED``,
-Q4)."""
+"""Pod UID, resource and device IDs that an admission in progress has reserved. With quirk Q4 (a
+kubelet bug), a failed admission leaks its devices; their UID is ``LEAKED``."""
 
 
 @attrs.frozen(eq=False)

@@ -8,8 +8,8 @@ The mock kubelet then calls the runtime before a container starts, and after the
 stopped. Nothing imports this package before a program uses it.
 
 * ``runtime`` has the plugins, and the pods and containers that they know.
-* ``containers`` converts pods and settings to NRI messages, and applies adjustments. Pure.
-* ``connection`` makes and serves calls. ``frames`` encodes and decodes its messages. Pure.
+* ``containers`` converts pods and settings to NRI messages, and applies adjustments.
+* ``connection`` makes and serves calls. ``frames`` encodes and decodes the messages of calls.
 
 Invariants:
 * A plugin that does not respond in time is disconnected, as in containerd. The pod continues.

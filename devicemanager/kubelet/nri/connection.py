@@ -76,7 +76,8 @@ class Connection:
     def call(self, method: str, request: Any, seconds: float) -> Any:
         """Make a call, and return the response message.
 
-        Raises CallFailed for an error, and Disconnected after ``seconds`` without a response.
+        Raises CallFailed if the other side responds with an error. Raises Disconnected if the
+        connection ends, or after ``seconds`` without a response.
         """
         described = self._called.methods_by_name[method]
         payload = ttrpc.Request(

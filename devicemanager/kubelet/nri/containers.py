@@ -1,4 +1,4 @@
-"""Pods and containers as NRI messages, and what plugins change in them. Pure."""
+"""Pods and containers as NRI messages, and the changes of plugins to them. Does no I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ def pod_message(pod: Pod, sandbox: str) -> nri.PodSandbox:
 def container_message(
     name: str, container_id: str, sandbox: str, config: Mapping[str, Any]
 ) -> nri.Container:
-    """Return the message of a container with this part of an OCI configuration."""
+    """Return the message of a container.
+
+    ``sandbox`` is the ID of the pod's sandbox. ``config`` is the rendered part of the container's
+    OCI configuration.
+    """
     linux = nri.LinuxContainer(
         devices=[_device_message(each) for each in config.get("linux", {}).get("devices", ())]
     )

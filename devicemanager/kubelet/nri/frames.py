@@ -1,4 +1,4 @@
-"""The bytes of an NRI connection: ttrpc messages in a multiplexed stream. Pure.
+"""The bytes of an NRI connection: ttrpc messages in a multiplexed stream. Does no I/O.
 
 Each side of a connection serves one service, and each service has a separate channel. A frame of
 the multiplexer has a channel and some bytes; a message of ttrpc can be longer than a frame.
@@ -61,7 +61,10 @@ class Decoder:
         self._channels = {PLUGIN: bytearray(), RUNTIME: bytearray()}
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """Yield the messages that are complete with these bytes. Raises FrameError."""
+        """Add received bytes, and yield the messages that are now complete.
+
+        Raises FrameError for a message that is too large.
+        """
         self._received += data
         while (frame := _first(self._received, _FRAME, 1)) is not None:
             (channel, _), content = frame

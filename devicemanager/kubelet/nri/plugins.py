@@ -65,9 +65,9 @@ class NriPlugin:
 class PluginServer:
     """Server on the runtime's socket, with the connected plugins. Thread-safe.
 
-    ``synchronize`` is called with each plugin that has been configured. It must call the plugin's
-    Synchronize, and then ``add`` with the plugin. ``update`` serves UpdateContainers. ``report`` is
-    called with one line of text each time a plugin connects, disconnects or fails.
+    ``synchronize`` is called with each plugin that has been configured. The function must call the
+    plugin's Synchronize, and then ``add`` with the plugin. ``update`` serves UpdateContainers.
+    ``report`` is called with one line of text each time a plugin connects, disconnects or fails.
     """
 
     def __init__(
@@ -135,8 +135,10 @@ class PluginServer:
             return tuple(each.name for each in self._plugins)
 
     def wait(self, base: str, timeout: float) -> bool:
-        """Wait until a plugin with the name ``base``, without the index, is connected. Return False
-        after ``timeout`` seconds."""
+        """Wait until the plugin ``base`` is connected. Return False after ``timeout`` seconds.
+
+        ``base`` is the name without the index, such as ``dra.cpu``.
+        """
         with self._changed:
             return self._changed.wait_for(
                 lambda: any(each.base == base for each in self._plugins), timeout
@@ -150,7 +152,7 @@ class PluginServer:
     def call(self, plugin: NriPlugin, method: str, request: Any) -> Any:
         """Call a plugin, and return its response.
 
-        Returns None if the plugin did not respond in time; it is then disconnected. Raises
+        If the plugin does not respond in time, disconnect the plugin and return None. Raises
         AllocationError if the plugin responds with an error.
         """
         try:

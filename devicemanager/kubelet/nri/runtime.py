@@ -138,8 +138,10 @@ class NriRuntime:
         return self._server.names()
 
     def wait_plugin(self, name: str, timeout: float = 10.0) -> bool:
-        """Wait until a plugin with the name ``name``, without the index, is connected. Return False
-        after ``timeout`` seconds."""
+        """Wait until the plugin ``name`` is connected. Return False after ``timeout`` seconds.
+
+        ``name`` is the name without the index, such as ``dra.cpu``.
+        """
         return self._server.wait(name, timeout)
 
     def _synchronize(self, plugin: NriPlugin) -> None:
@@ -170,7 +172,10 @@ class NriRuntime:
     # -- containers --------------------------------------------------------------------
 
     def container(self, pod: str, name: str) -> NriContainer:
-        """Return a running container of the pod with this UID. Raises KeyError."""
+        """Return the running container ``name`` of a pod. ``pod`` is the UID of the pod.
+
+        Raises KeyError if the container is not running.
+        """
         with self._lock:
             found = self._sandboxes[pod].containers[name]
             cpu, memory = found.linux.resources.cpu, found.linux.resources.memory

@@ -36,8 +36,8 @@ class ContainerOutcome:
     error: str = ""
     """The error if the start of the container failed; otherwise empty."""
     claims: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Devices of the claims that the container uses, as ``pool/device``, by claim. These are
-    structured claims or, if the pod has none, ResourceClaims of DRA."""
+    """Devices of the claims that the container uses, as ``pool/device``, by claim. The claims are
+    the pod's structured claims (docs/claims.md); without these, its ResourceClaims of DRA."""
     # A function instead of the settings: merging decodes the plugins' responses, and most tests
     # never read the settings.
     merging: Callable[[], RunOptions] | None = attrs.field(default=None, repr=False, eq=False)
@@ -46,7 +46,7 @@ class ContainerOutcome:
 
     @property
     def devices(self) -> dict[str, list[str]]:
-        """Device IDs by resource, sorted."""
+        """Sorted device IDs, by resource."""
         return {resource: sorted(self.holdings[resource].ids) for resource in self.holdings}
 
     @property
@@ -88,7 +88,7 @@ class NoContainers(dict[str, Any]):
 
 
 class LazyExplanation:
-    """Explanation of an admission that is built on first use."""
+    """Callable that returns the explanation of an admission; the first call builds it."""
 
     # Explaining takes longer than admitting, and most explanations are never read.
     __slots__ = ("_build", "_built")
@@ -120,10 +120,10 @@ class Admission:
     explaining: Callable[[], AdmissionExplanation] | None = attrs.field(
         default=None, repr=False, eq=False
     )
-    """Builds the explanation on first use."""
+    """Function that returns the explanation; None if the pod was rejected before allocation."""
     undecided: bool = False
-    """True if the pod was rejected because the search for its structured claims reached its limits:
-    the claims may fit."""
+    """True if the pod was rejected because the search for devices for its structured claims stopped
+    at a limit. The claims may still fit."""
 
     @property
     def uid(self) -> str:
@@ -134,8 +134,8 @@ class Admission:
     def explanation(self) -> AdmissionExplanation | None:
         """The explanation why the pod was allocated these devices, or was rejected.
 
-        It has the NUMA hints, the merged hint, and the free devices by NUMA node. None if the pod
-        was rejected before allocation.
+        The explanation has the NUMA hints, the merged hint, and the free devices by NUMA node. None
+        if the pod was rejected before allocation.
         """
         return None if self.explaining is None else self.explaining()
 

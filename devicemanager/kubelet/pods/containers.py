@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 
 class ImagePullError(DeviceManagerError):
-    """Error of an image that cannot be pulled (``ErrImagePull``)."""
+    """Error for an image that cannot be pulled (``ErrImagePull``)."""
 
 
 class InitContainerError(DeviceManagerError):
-    """Error of an init container that has exited with another code than 0."""
+    """Error for an init container that exited with a code other than 0."""
 
 
 class Containers:
@@ -62,8 +62,8 @@ class Containers:
         runtime: ContainerRuntime,
         cdi: CdiRules | None = None,
     ) -> None:
-        """``fail`` ends a pod whose sandbox can never be created. ``init_failed`` handles the exit
-        of an init container that has failed."""
+        """``fail`` ends a pod whose sandbox can never be created. ``init_failed`` restarts an init
+        container that has failed, or fails its pod."""
         self._fail = fail
         self._init_failed = init_failed
         self._cdi = cdi or CdiRules()
@@ -78,8 +78,9 @@ class Containers:
     def start(self, record: PodRecord, name: str) -> RunOptions:
         """Start one container by name, and return its merged settings.
 
-        Raises RequestError if the container is unknown or the pod has ended. Raises AllocationError
-        if a plugin fails, and DraError if the pod's claims cannot be prepared.
+        Raises RequestError if the container is unknown, or if the pod has ended or is being
+        deleted. Raises AllocationError if a plugin fails, and DraError if the pod's claims cannot
+        be prepared.
         """
         container, is_init = record.container(name)
         self._check_starts(record)
@@ -101,12 +102,13 @@ class Containers:
         return record.run_options.get(container.name) or RunOptions()
 
     def start_all(self, record: PodRecord, admission: Admission) -> Admission:
-        """Start all containers in order.
+        """Start all containers of a pod in order.
 
         Returns the admission with the settings, or the start error, of each container.
 
-        After an init container that cannot be started, no further container is started. Without a
-        sandbox, no container is started, and the next periodic sync tries again.
+        If an init container cannot be started, no further container is started. If the pod's
+        sandbox cannot be created, no container is started. The next periodic sync then tries again,
+        except after a permanent error.
         """
         outcomes = dict(admission.containers)
         if text := self._sandbox_error(record):
@@ -151,7 +153,8 @@ class Containers:
     def start_ephemeral(self, record: PodRecord) -> None:
         """Start the ephemeral containers of a pod that were never started.
 
-        The pod must have a sandbox; otherwise ``start_remaining`` starts them.
+        Do nothing if the pod has no sandbox or has ended. Without a sandbox, ``start_remaining``
+        starts these containers later.
         """
         if not record.has_sandbox or not record.is_active or record.ending is not None:
             return
@@ -235,7 +238,7 @@ class Containers:
     def is_gone(self, record: PodRecord) -> bool:
         """True if the pod was deleted.
 
-        Also frees what was allocated to the pod after its deletion.
+        Also frees devices and claims that were allocated to the pod after its deletion.
         """
         current = self._store.get(record.pod.uid)
         if current is None:

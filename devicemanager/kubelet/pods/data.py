@@ -25,7 +25,7 @@ Data = dict[str, Any]
 
 
 def settings_data(settings: ContainerSettings | RunOptions) -> Data:
-    """Return, as plain data, the settings that a container gets from its devices."""
+    """Convert the settings that a container gets from its devices to plain data."""
     return attrs.asdict(settings)
 
 
@@ -77,7 +77,7 @@ def explanation_data(admission: Admission) -> Data | None:
 
 
 def explanation_lines(admission: Admission) -> list[str]:
-    """Return the explanation of an admission as lines for people; empty if there is none."""
+    """Return the explanation of an admission as lines of text; an empty list if it has none."""
     from devicemanager.core.explanation.text import in_use, steps
 
     explanation = admission.explanation

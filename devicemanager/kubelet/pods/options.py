@@ -1,4 +1,4 @@
-"""Merge the settings of a container from the responses of plugins, as a kubelet version does."""
+"""Merge plugins' responses into the settings of a container, as the kubelet version does."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CdiRules:
     def options(
         self, held: Mapping[ResourceName, AllocatedDevices], pod: PodUid, container: ContainerName
     ) -> RunOptions:
-        """Merge the settings of a container's resources, and apply these rules to CDI devices.
+        """Merge the settings of a container's resources, with CDI devices as these rules require.
 
         Raises WireError if a stored response cannot be parsed.
         """

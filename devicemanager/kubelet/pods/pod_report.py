@@ -41,7 +41,7 @@ def pod_report(
     resources: Callable[[str], Mapping[Any, tuple[ResourceStatus, ...]]],
     store: PodStore,
 ) -> PodReport:
-    """Describe a pod.
+    """Return a pod with its status as the API server would store it.
 
     ``resources`` takes a pod UID and returns the pod's ``allocatedResourcesStatus`` by container.
     """

@@ -50,8 +50,10 @@ if TYPE_CHECKING:
 
 
 class ClaimSource(Protocol):
-    """Source of dynamic resources: structured claims or ResourceClaims of DRA. Called without the
-    manager's lock."""
+    """Source of dynamic resources: structured claims or ResourceClaims of DRA.
+
+    All members are used without the device manager's lock.
+    """
 
     @property
     def version(self) -> int:
@@ -72,7 +74,8 @@ class ClaimSource(Protocol):
 class PodSource:
     """A ``podresources.Source`` that reads the device manager's state; thread-safe.
 
-    The value of a pod stays the same object until the pod changes, so it is encoded only once.
+    The value of a pod stays the same object until the pod changes, so each value is encoded only
+    once.
     """
 
     def __init__(
@@ -91,8 +94,8 @@ class PodSource:
 
         ``pod_level`` adds CPUs and memory of pods with pod-level resources.
         ``allocatable_unhealthy`` counts unhealthy devices as allocatable. ``shared_cpus`` lists
-        the shared pool for containers without exclusive CPUs. ``free_inactive`` frees devices
-        of inactive pods; it is called for every request.
+        the shared CPU pool for containers without exclusive CPUs. ``free_inactive`` frees the
+        devices of inactive pods and is called for every request.
         """
         # Without exclusive CPUs there is no shared pool.
         self._shared_cpus = shared_cpus and bool(state.hint_providers)

@@ -92,14 +92,15 @@ class PodRecord:
     sync_error: str = ""
     """Error of the last attempt to prepare or unprepare the pod's claims."""
     sync_at: float | None = None
-    """Time of the next attempt, in seconds of the monotonic clock; None if there is none."""
+    """Time of the next attempt to prepare or unprepare the pod's claims, in seconds of the
+    monotonic clock; None if no attempt is scheduled."""
     ending: tuple[Phase, str, str] | None = None
     """Phase, reason and message that the pod will have when its claims are unprepared; None while
     its containers can still run."""
     deletion_grace: float | None = None
     """Grace period of the pod's deletion in seconds; None if the pod is not being deleted."""
     deletion_time: float | None = None
-    """End of the grace period, in seconds since the epoch."""
+    """End of the grace period, in seconds since the epoch; None if the pod is not being deleted."""
     start_time: float | None = None
     """When the kubelet first saw the pod, in seconds since the epoch; None if an earlier kubelet
     saw it first."""
@@ -111,7 +112,7 @@ class PodRecord:
     """Message of the condition ``DisruptionTarget``, if the kubelet has ended the pod; otherwise
     empty."""
     usage: PodUsage | None = None
-    """CPU and memory that the containers use; None if it is not known."""
+    """CPU and memory that the containers use; None if unknown."""
     pull_fails: bool = False
     """True if the images of the containers cannot be pulled."""
     init_exit_code: int = 0
@@ -119,7 +120,7 @@ class PodRecord:
     responses: Responses | None = None
     """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``, if given."""
     resize: Resize | None = None
-    """Resizes of the pod that are not complete; None if there are none."""
+    """The pod's pending resize and its resize in progress; None if the pod has neither."""
     resize_waits: bool = False
     """True if a resize stays in progress until ``complete_resize``."""
 
@@ -147,7 +148,7 @@ class PodRecord:
     def context(self, sources_ready: bool, quirks: frozenset[str]) -> AdmissionContext:
         """Return what the kubelet knows about this pod when it is admitted.
 
-        With quirk Q27, a container that was restarted counts as not running.
+        With quirk Q27 (a kubelet bug), a container that was restarted counts as not running.
         """
         running = self.running - self.restarted if "Q27" in quirks else self.running
         return AdmissionContext(sources_ready, running, self.finished)
@@ -278,7 +279,7 @@ class PodRecord:
         self.has_sandbox = False
 
     def remove_containers(self) -> list[ContainerName]:
-        """Record that all containers except ephemeral containers are removed, to start them again.
+        """Record that all containers, except ephemeral ones, are removed before they start again.
 
         Returns the names of the containers that were running.
         """
@@ -310,7 +311,7 @@ class PodRecord:
         return Phase.FAILED if failed else Phase.SUCCEEDED
 
     def end(self, phase: Phase, reason: str = "", message: str = "") -> None:
-        """Set the pod's final phase, Failed or Succeeded, and mark all its containers as exited."""
+        """Set the pod's final phase, Failed or Succeeded, and mark all containers as exited."""
         self.phase, self.reason, self.message = phase, reason, message
         for name in self.running:
             self.statuses[name] = self.status(name).ended(KILLED, "Error", None)
@@ -350,7 +351,7 @@ class PodStore:
         """True if the containers of pods that only the checkpoint knows are still running; False
         after a reboot."""
         self.cpu_counter: CpuCounter | None = None
-        """CPU time of a node whose pods have ``usage``; None if it is not known."""
+        """Counter of the node's CPU time; None if the CPU time is not known."""
         self.node_labels: Callable[[], Mapping[str, str]] = dict
         """Returns the labels of the Node object; empty outside of a cluster."""
 
@@ -392,7 +393,8 @@ class PodStore:
     def add(self, pod: Pod, now: float | None = None) -> PodRecord:
         """Add a pod that the kubelet first sees at the time ``now``, and return its record.
 
-        Raises RequestError if an active pod has the same UID.
+        ``now`` is in seconds since the epoch. Raises RequestError if an active pod has the same
+        UID.
         """
         with self.lock:
             existing = self._records.get(pod.uid)

@@ -61,7 +61,10 @@ class Resizes:
         self._deferred: dict[PodUid, None] = {}
 
     def update(self, record: PodRecord, wanted: Pod, generation: int) -> None:
-        """Apply the newest object of an active pod, as ``MockKubelet.update_pod`` does."""
+        """Resize an active pod as in ``wanted``, and start its new ephemeral containers.
+
+        ``wanted`` is the newest Pod object. ``generation`` is its ``metadata.generation``.
+        """
         self._start_ephemeral(record, wanted)
         if self._settings.behaviour.resizes_pods:
             with self._turn:
@@ -146,9 +149,9 @@ class Resizes:
         return None if after == before else EventKind.RESIZE_PENDING
 
     def complete(self, record: PodRecord) -> None:
-        """Give the containers of a pod their allocated resources.
+        """Complete a pod's resize in progress: its containers get the allocated CPU and memory.
 
-        Containers whose ``resizePolicy`` requires it are restarted.
+        A container is restarted if its ``resizePolicy`` requires a restart.
         """
         with self._store.lock:
             resize = record.resize

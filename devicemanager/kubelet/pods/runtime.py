@@ -21,7 +21,7 @@ class ContainerRuntime(Protocol):
 
 
 class NoRuntime:
-    """The runtime of most tests: containers do not run, and no plugin changes them."""
+    """The runtime of most tests: containers do not run, and no NRI plugin changes them."""
 
     __slots__ = ()
 

@@ -32,8 +32,8 @@ REMOVE_RETRY = 10.0
 
 
 class SandboxLater(DeviceManagerError):
-    """Error of a sandbox whose claims wait for a simulated driver. Retry the creation after
-    ``seconds``."""
+    """Error for a sandbox whose claims wait for a simulated driver. The creation of the sandbox is
+    retried after ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"waiting {seconds:g} s for a driver")
@@ -88,9 +88,9 @@ class Sandboxes:
             raise RequestError(f"pod {title(record.pod)} is terminating: it gets no sandbox")
 
     def remove(self, record: PodRecord, again: Callable[[], None]) -> bool:
-        """Remove the sandbox of a pod whose containers have stopped: unprepare its claims.
+        """Unprepare a pod's claims and remove its sandbox, after its containers have stopped.
 
-        Return True if that succeeded. Otherwise ``again`` is called later, on another thread.
+        Return True on success. Otherwise ``again`` is called later, on another thread.
         """
         uid = record.pod.uid
         # Before the claims are unprepared (``SyncTerminatingPod``, pkg/kubelet/kubelet.go, v1.36).
@@ -112,7 +112,11 @@ class Sandboxes:
         return True
 
     def retry(self, record: PodRecord, error: Exception, again: Callable[[], None]) -> None:
-        """Call ``again`` at the next periodic sync of the pod, on another thread."""
+        """Call ``again`` at the next periodic sync of the pod, on another thread.
+
+        ``error`` is the reason for the retry. If it is SandboxLater, ``again`` is called after
+        ``error.seconds`` instead.
+        """
         seconds = error.seconds if isinstance(error, SandboxLater) else CREATE_RETRY
         self._try_again(record, error, seconds, again)
 

@@ -55,7 +55,7 @@ Action = Callable[[], None]
 
 
 class ManifestDirectoryError(RequestError):
-    """Error of a manifest directory that cannot be watched."""
+    """Error for a manifest directory that cannot be watched."""
 
 
 class PodOwner(Protocol):
@@ -151,10 +151,10 @@ class _File:
 
 
 class ManifestFiles:
-    """The manifests of a directory and their pods. Only one thread at a time may use it.
+    """The manifest files of a directory and their pods. Only one thread at a time may call methods.
 
-    ``owner`` admits and terminates the pods. Its methods and ``report`` are called on several
-    threads, but never on two threads at once for the same file.
+    ``owner`` admits and terminates the pods. The methods of ``owner`` and ``report`` are called on
+    several threads, but never on two threads at once for the same file.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class ManifestFiles:
         self.check_waiting()
 
     def moved(self, old: str, new: str) -> None:
-        """Handle a renamed file: its pod keeps running if the contents have not changed."""
+        """Check a renamed file. Its pod keeps running if the contents have not changed."""
         # The state moves with the file. ``check`` then compares the contents as usual.
         if new != old and old in self._files and (self._directory / new).exists():
             self._vanished(new)
@@ -352,8 +352,8 @@ class ManifestFiles:
 class StaticPods(FollowedDirectory):
     """Watcher of a manifest directory from ``start`` to ``stop``; a context manager.
 
-    ``owner`` admits and terminates the pods. Its methods and ``report`` are called on threads of
-    this object, but never on two threads at once for the same file.
+    ``owner`` admits and terminates the pods. The methods of ``owner`` and ``report`` are called on
+    threads of this object, but never on two threads at once for the same file.
 
     A file is read when it is complete: when its writer closes it, or when it is moved or linked
     into the directory. An invalid file is reported in one line and read again when it changes. The
@@ -361,7 +361,7 @@ class StaticPods(FollowedDirectory):
 
     ``start`` returns when the pods of the existing files have been admitted, except for
     admissions that hang in a plugin. ``stop`` does not terminate pods. It does not wait for
-    admissions that hang; they end with their kubelet.
+    admissions that hang; these end when the kubelet stops.
     """
 
     what = "manifest directory"
@@ -404,7 +404,7 @@ class StaticPods(FollowedDirectory):
 
 
 def check_directory(directory: Path) -> None:
-    """Raise ManifestDirectoryError if the path of a manifest directory is not a directory."""
+    """Raise ManifestDirectoryError if ``directory`` does not exist or is not a directory."""
     directory_watch.check_directory(directory, StaticPods.what, StaticPods.error)
 
 

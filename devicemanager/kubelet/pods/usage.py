@@ -29,7 +29,7 @@ class ContainerStats:
 
     name: str
     started_at: float
-    """Seconds since the epoch."""
+    """Time at which the container was started, in seconds since the epoch."""
     used: Used
 
 
@@ -39,7 +39,8 @@ class PodStats:
 
     pod: Pod
     start_time: float | None
-    """Seconds since the epoch."""
+    """Time at which this kubelet first saw the pod, in seconds since the epoch; None if an earlier
+    kubelet saw the pod first."""
     used: Used
     containers: Sequence[ContainerStats]
 

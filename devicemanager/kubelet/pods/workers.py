@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 class PodWorkers:
-    """Operations on the node's pods, with the device manager of one process; thread-safe.
+    """Operations on the node's pods in one kubelet process; thread-safe.
 
     The pods (``store``) outlive the kubelet's process; the manager and the workers do not.
     """
@@ -187,14 +187,18 @@ class PodWorkers:
         return admission
 
     def update(self, pod: Pod, generation: int) -> None:
-        """Apply a newer object of a pod, as ``MockKubelet.update_pod`` does."""
+        """Update a pod to a newer Pod object, as ``MockKubelet.update_pod`` does.
+
+        Changes of a pod that was not admitted or has ended are ignored. Raises RequestError for an
+        unknown UID.
+        """
         record = self._store.known(pod.uid)
         if record.is_active and record.admitted and record.ending is None:
             changed = self._drop_unknown_fields(pod)
             self._loaded_resizes().update(record, changed, generation)
 
     def complete_resize(self, uid: str) -> None:
-        """Complete the resize of a pod, as ``MockKubelet.complete_resize`` does."""
+        """Complete the pod's resize in progress. Raises RequestError for an unknown UID."""
         self._loaded_resizes().complete(self._store.known(uid))
 
     def _loaded_resizes(self) -> Resizes:
@@ -471,7 +475,8 @@ class PodWorkers:
         """Let all app containers of a pod exit, and return the pod's phase.
 
         ``exit_codes`` are by container; the default is 0. Containers that have already exited keep
-        their exit codes.
+        their exit codes. Raises RequestError for an unknown pod or container, for a pod that has
+        ended, and if the pod's restartPolicy would restart a container.
         """
         record = self._store.known(uid)
         pod = record.pod
@@ -493,7 +498,11 @@ class PodWorkers:
     def stop(
         self, uid: str, exit_code: int, *, reason: str = "", message: str = "", disruption: str = ""
     ) -> Phase:
-        """End a pod as the kubelet does, for example in an eviction, and return its phase."""
+        """End a pod as the kubelet does, for example in an eviction, and return its phase.
+
+        The running containers exit with ``exit_code``. If a ``reason`` such as Evicted is given,
+        the pod is Failed. ``disruption`` is the message of the condition ``DisruptionTarget``.
+        """
         record = self._store.known(uid)
         with self._store.lock:
             if not record.is_active:
@@ -619,7 +628,11 @@ class PodWorkers:
         return self._containers.start(self._store.known(uid), container)
 
     def container_options(self, uid: str, container: str) -> RunOptions:
-        """Return the settings of a container, as ``MockKubelet.container_options`` does."""
+        """Return the merged settings that a container got at its last start.
+
+        Raises RequestError for an unknown pod or container, and for a container that was never
+        started.
+        """
         return self._containers.options(self._store.known(uid), container)
 
     def explain_claims(self, uid: str) -> ClaimsExplanation:

@@ -84,7 +84,11 @@ def not_connected(details: str) -> str:
 
 
 def from_grpc(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> RpcError:
-    """Convert an exception of gRPC to an RpcError. A closed channel raises ValueError."""
+    """Convert an exception of gRPC to an RpcError.
+
+    A ValueError (the channel is closed) or a cancelled future becomes an RpcError with the code
+    Canceled.
+    """
     if isinstance(error, grpc.RpcError):
         return rpc_error(error)
     # gRPC raises ValueError for a call on a closed channel.
@@ -92,7 +96,7 @@ def from_grpc(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> 
 
 
 class Calls:
-    """Caller of unary RPCs on one channel, which records them in the call log.
+    """Caller of unary RPCs on one channel. A recorder writes each call to the call log.
 
     Requests and responses are bytes, as the call log stores them. Without a recorder, calls are
     not recorded.
@@ -119,9 +123,9 @@ class Calls:
     ) -> T:
         """Make a call, wait for its response, and return the response decoded by ``read``.
 
-        ``path`` is the gRPC path of the method; ``timeout`` None means no timeout. ``begun`` is
-        called with a function that cancels the call. Raises ``RpcError`` if the call fails, or if
-        ``read`` raises it.
+        ``path`` is the gRPC path of the method. ``timeout`` is in seconds; None means no timeout.
+        When the call has begun, ``begun`` is called with a function that cancels the call. Raises
+        ``RpcError`` if the call fails or its response cannot be decoded.
         """
         method = self._method(path) if begun is None else self._cancellable(path, begun)
         call = self.begin(path, request)
@@ -165,7 +169,7 @@ class Calls:
         return _answer(response, read, call)
 
     def begin(self, path: str, request: bytes) -> CallInProgress | None:
-        """Record the start of a call that other code makes. Return its record; None if calls are
+        """Record that the caller starts a call. Return the record of this call; None if calls are
         not recorded."""
         return None if self._recorder is None else self._recorder.begin(_name(path), request)
 
@@ -246,8 +250,9 @@ _JOIN_SECONDS = 10.0
 class Connection:
     """Connection of one registration to its plugin; implements ``manager.state.Endpoint``.
 
-    Every registration has its own connection, even if two registrations have the same socket,
-    because the connection identifies the registration (quirk Q1).
+    Every registration has its own connection, even if two registrations have the same socket.
+    Otherwise the late end of an old connection would unregister a newer plugin, a known bug of the
+    kubelet (quirk Q1).
     """
 
     def __init__(
@@ -266,7 +271,7 @@ class Connection:
         self._thread: threading.Thread | None = None
 
     def run(self, work: Callable[[], None]) -> None:
-        """Start the connection's thread, which calls ``work``. Called once.
+        """Start the connection's thread, which calls ``work``. Call this method only once.
 
         Raises RuntimeError if no thread can be started.
         """
@@ -291,10 +296,10 @@ class Connection:
     def watch(self, on_list: OnList, on_end: OnEnd, on_error: OnError) -> None:
         """Open the ListAndWatch stream and read it to its end.
 
-        ``on_list`` is called for every device list that differs from the previous list, and with
-        quirk Q24 or Q29 for every list. At the end, ``on_end`` is called once with the cause.
-        ``on_error`` is called with exceptions of these two functions. Such exceptions are bugs of
-        devicemanager or of a callback.
+        ``on_list`` is called for every device list that differs from the previous list. With the
+        kubelet bug (quirk) Q24 or Q29, ``on_list`` is called for every list. At the end, ``on_end``
+        is called once with the cause. ``on_error`` is called with unexpected exceptions, which are
+        bugs of devicemanager or of a callback.
         """
         try:
             cause = self._follow(on_list)
@@ -365,7 +370,7 @@ class Connection:
         return str(error)
 
     def list_arrived(self) -> None:
-        """Apply injected faults to a received list: wait while a fault delays the reading."""
+        """Wait while an injected fault delays the reading of a received device list."""
         if self._faults is not None:
             self._faults.list_arrived()
 
@@ -374,7 +379,7 @@ class Connection:
     def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
         """Call Allocate for one container, and return the container responses as bytes.
 
-        The checkpoint stores these bytes.
+        The checkpoint stores these bytes. Raises ``RpcError`` if the call fails.
         """
         request = dp.AllocateRequest()
         request.container_requests.add(devices_ids=device_ids)
@@ -399,7 +404,7 @@ class Connection:
     ) -> tuple[DeviceId, ...]:
         """Call GetPreferredAllocation for one container, and return the preferred device IDs.
 
-        Returns no IDs if the response has no containers.
+        Returns no IDs if the response has no containers. Raises ``RpcError`` if the call fails.
         """
         wanted = dp.ContainerPreferredAllocationRequest(
             available_deviceIDs=available,

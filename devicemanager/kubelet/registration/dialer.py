@@ -47,7 +47,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class DialError(EndpointError):
-    """Error of a plugin socket that was not served in time; its text has the cause."""
+    """Error for a plugin socket that was not served in time; its text has the cause."""
 
 
 class Dialer:
@@ -92,8 +92,8 @@ class Dialer:
 def leaves_enough(descriptor: int, limit: int) -> bool:
     """True if enough file descriptors are free after ``descriptor`` was opened.
 
-    ``limit`` is the process's limit. At least 64 descriptors must be free; if the limit is below
-    256, a quarter of the limit.
+    ``limit`` is the number of file descriptors that the process can have. At least 64 of them must
+    stay free. If ``limit`` is below 256, a quarter must stay free.
     """
     return descriptor < limit - min(_RESERVE, limit // 4)
 
@@ -105,7 +105,7 @@ class Attempt:
         self._path = path
         self._patience = _FIRST_PATIENCE
         self.problem = f"no response on {path}"
-        """Error of the last attempt, as a text for people."""
+        """Error of the last failed attempt, as a readable text."""
         self.pid = 0
 
     @property

@@ -2,10 +2,10 @@
 
 ``devicemanager.faults`` decides which faults fire. This module carries them out. It can delay a
 call, fail a call before or after it is made, or cut its connection. It can also stop reading lists,
-and shut down connections of the Registration service. The call log has the faults that affected a
-call.
+and shut down connections of the Registration service. The call log shows the faults that affected
+a call.
 
-The functions are called only if a fault is set.
+Except for ``PluginFaults.closed``, the functions are called only if a fault is set.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PluginFaults:
 
     def __init__(self, registry: FaultRegistry, resource: ResourceName, name: str) -> None:
         self.registry = registry
-        """Faults set in the kubelet. Its attribute ``armed`` is empty if none can fire."""
+        """The kubelet's injected faults. The attribute ``armed`` is empty if no fault can fire."""
         self._resource = resource
         # Faults name a plugin by the file name of its socket; the watcher's names are paths.
         self._plugin = Path(name).name

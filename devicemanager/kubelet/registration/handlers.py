@@ -1,4 +1,4 @@
-"""What the plugin watcher does with a plugin after GetInfo, by the type of the plugin.
+"""Register the plugins that the plugin watcher finds: one handler for each type of plugin.
 
 The watcher dials a socket and calls GetInfo. Then it passes the plugin to the ``TypeHandler`` of
 its type. Finally it calls NotifyRegistrationStatus. The kubelet does the same (``PluginHandler``,
@@ -20,9 +20,9 @@ class Registration(Protocol):
     """One registered plugin, until ``deregister`` is called."""
 
     def answered(self) -> None:
-        """Do what had to wait until the plugin was notified of its registration.
+        """Do the work that must follow the plugin's notification.
 
-        Called after the notification. Can block.
+        Called when the plugin has answered NotifyRegistrationStatus. Can block.
         """
 
     def deregister(self) -> None:

@@ -1,4 +1,4 @@
-"""Register plugins: the checks and steps for every plugin, from its call to its device lists.
+"""Register plugins: all steps from the first check to the last device list of a plugin.
 
 Theory of operation. The Registration service (``server``) and the plugin watcher (``watcher``)
 call ``check`` and ``connect`` in a task on the event loop. A registration takes these steps:
@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 class RegistrationRejected(EndpointError):
-    """Error of a failed registration. The plugin gets its text, with the gRPC status ``code``.
+    """Error for a failed registration. The plugin gets its text, with the gRPC status ``code``.
 
     ``reason`` has more details for the kubelet's event.
     """
@@ -79,11 +79,11 @@ class RegistrationRejected(EndpointError):
 
 
 class NotConnected(RegistrationRejected):
-    """Error of a registration that passed the checks but could not connect to the plugin."""
+    """Error for a plugin that passed the checks but could not be connected."""
 
 
 class LimitReached(RegistrationRejected):
-    """Error of a process that has too many registrations. A real kubelet has no such limit."""
+    """Error for a process that has too many registrations. A real kubelet has no such limit."""
 
 
 # Not an attrs class: attrs generates its methods at every start.

@@ -88,7 +88,8 @@ def _nothing() -> None:
 def endpoint_problem(name: str) -> str | None:
     """Return the error text for an invalid ``RegisterRequest.endpoint``; None if it is valid.
 
-    An endpoint must be the file name of a socket. With quirk Q23 this is not checked.
+    A valid endpoint is a file name without a directory, of at most 255 bytes. The kubelet accepts
+    any path; this bug is quirk Q23.
     """
     if not name:
         return "endpoint is empty: expected the file name of a socket"
@@ -139,7 +140,7 @@ class RegistrationServer:
     def stop(self) -> None:
         """Stop listening and remove the socket; calls in progress are cut off.
 
-        Raises OSError if the socket cannot be removed; the server has stopped even then.
+        Raises OSError if the socket cannot be removed. The server has stopped in this case, too.
         """
         try:
             # Removed only if it is the same file: another kubelet may have replaced the socket.

@@ -1,4 +1,4 @@
-"""The error for invalid bytes in a plugin's message or in a checkpoint."""
+"""The error for an invalid message from a plugin or a checkpoint."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["WireError"]
 
 
 class WireError(EndpointError):
-    """Error of bytes that are not a valid message of the API; its text is one line for the user."""
+    """Error for an invalid message of the device plugin API; its text is one line."""

@@ -1,4 +1,4 @@
-"""Convert between ContainerAllocateResponse and the core's container settings."""
+"""Convert between ContainerAllocateResponse messages and ``ContainerSettings``."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def settings_from_bytes(alloc_resp: bytes) -> ContainerSettings:
     """Decode a ContainerAllocateResponse that a plugin sent or a checkpoint stores.
 
     Raises ``WireError`` if the bytes are not a valid message. Also raises ``WireError`` for a typed
-    device that is not of kind filesystem, netlink or pci: the container must not start without the
-    device.
+    device of a kind other than filesystem, netlink or pci: the container must not start without
+    this device.
     """
     try:
         message = dp.ContainerAllocateResponse.FromString(alloc_resp)
@@ -54,9 +54,9 @@ def is_response(alloc_resp: bytes) -> bool:
 
 
 def without_cdi_devices(alloc_resp: bytes) -> bytes:
-    """Return the response without the field ``cdi_devices``.
+    """Return an encoded ContainerAllocateResponse without the field ``cdi_devices``.
 
-    Kubelets that do not know this field store the response in this form.
+    Kubelets that do not know the field store a response without it.
     """
     message = dp.ContainerAllocateResponse.FromString(alloc_resp)
     if not message.cdi_devices:
@@ -68,7 +68,7 @@ def without_cdi_devices(alloc_resp: bytes) -> bytes:
 def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSettings:
     """Convert a ContainerAllocateResponse to settings; maps are sorted by key.
 
-    Raises ``WireError`` for a typed device that is not of kind filesystem, netlink or pci.
+    Raises ``WireError`` for a typed device of a kind other than filesystem, netlink or pci.
     """
     filesystem: list[DeviceSpec] = []
     interfaces: list[NetworkInterface] = []

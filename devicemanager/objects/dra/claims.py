@@ -75,7 +75,7 @@ class RequestNames:
             yield invalid(at, name, _REFERENCE_RULE)
 
     def references(self, at: str, names: list[str] | None) -> Errors:
-        """Check a list that may only contain names of requests."""
+        """Check a list of references to requests and subrequests."""
         yield from unique(at, names, _MAX_REQUESTS, self.reference, str)
 
 

@@ -1,7 +1,8 @@
 """Checks of names and values in resource.k8s.io, with the API server's messages.
 
-They follow ``k8s.io/apimachinery/pkg/api/validate/content`` and ``pkg/apis/resource/validation``
-(v1.37). Lengths are in bytes of UTF-8.
+Each check yields one error per broken rule; ``at`` is the path of the field. The checks follow
+``k8s.io/apimachinery/pkg/api/validate/content`` and ``pkg/apis/resource/validation`` (v1.37).
+Lengths are in bytes of UTF-8.
 
 Some rules of Kubernetes are tags in the API's Go types. The functions ``declared_…`` check fields
 with such a rule, and mark their errors (``FieldError.declared``).

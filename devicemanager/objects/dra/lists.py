@@ -43,10 +43,11 @@ def unique(
     *,
     is_declared: bool = True,
 ) -> Errors:
-    """Check the length of a list (at most ``most`` items), its items, and that their keys differ.
+    """Check the length of a list, its items, and that the keys of its items differ.
 
-    ``is_declared``: True if the API's types declare these rules (``FieldError.declared``). Then the
-    error for a duplicate shows the whole item, otherwise the item's key.
+    ``most``: maximum length; None for any length. ``is_declared``: True if the API's types declare
+    these rules (``FieldError.declared``). Then the error for a duplicate shows the whole item,
+    otherwise the item's key.
     """
     values = values or ()
     if most is not None and len(values) > most:

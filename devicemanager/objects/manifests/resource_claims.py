@@ -35,7 +35,7 @@ ClaimSources = Mapping[str, Any] | str | Path | Iterable[Any] | object
 _GROUP = "resource.k8s.io/"
 _VERSIONS = ("v1", "v1beta2", "v1beta1")
 OFFERED = ("ResourceSlice", "DeviceClass", "ResourceClaimTemplate")
-"""Kinds of ``resource.k8s.io`` other than claims that a kubelet can have in memory."""
+"""Kinds of ``resource.k8s.io`` that a kubelet can have in memory, except ResourceClaim."""
 DRA_KINDS = ("ResourceClaim", *OFFERED)
 """All kinds of ``resource.k8s.io`` that a kubelet can have in memory."""
 _EXPECTED = "invalid ResourceClaim: expected a dict, YAML text, a path or a client's object"
@@ -139,7 +139,7 @@ def _version_of(claim: object) -> dict[str, str]:
 
 
 def as_v1(document: Mapping[Any, Any]) -> JsonClaim:
-    """Check a ResourceClaim and return it in v1. Raises ManifestError."""
+    """Check a ResourceClaim and return it in v1. Raises ManifestError for an invalid claim."""
     if not is_claim(document):
         raise ManifestError(f"expected kind: ResourceClaim, not {described(document.get('kind'))}")
     version = document.get("apiVersion")

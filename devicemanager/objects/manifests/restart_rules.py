@@ -16,7 +16,7 @@ _OPERATORS = ("In", "NotIn")
 
 
 def read_restart_rules(rules: object) -> tuple[RestartRule, ...]:
-    """Convert the rules of a container. Raises FieldError for the first invalid field."""
+    """Return the restart rules of a container. Raises FieldError for the first invalid field."""
     if rules is None:
         return ()
     if not isinstance(rules, list | tuple):

@@ -148,7 +148,8 @@ def of_pods_api(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
     """Yield the counters of calls to the Pods API, and of events that ended a watch because its
     queue was full.
 
-    ``counts``: by metric name and status code of the call. For events, the code is empty.
+    ``counts`` has the number of calls or events, by metric name and status code of the calls. For
+    events, the code is empty.
     """
     by_name: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for (name, code), count in counts.items():
@@ -273,7 +274,7 @@ def _by_scope(tally: Tally, count: int) -> list[tuple[Mapping[str, str], float]]
 
 
 def counter(name: str, text: str, series: _Series) -> Metric:
-    """Return a counter whose name does not have to end in ``_total``; see ``exposition``."""
+    """Return a counter metric. Its name can lack the suffix ``_total``, as in the kubelet."""
     # ``CounterMetricFamily`` would also add the suffix to the names of the samples.
     family = Metric(name.removesuffix("_total"), text, "counter")
     for labels, value in series:

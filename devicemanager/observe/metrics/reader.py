@@ -48,8 +48,8 @@ class Reader:
     Thread-safe.
 
     Publishing threads only queue events and calls; ``read`` counts them. When the queue is long,
-    ``wake`` is called on a publishing thread. It must return immediately, and make another thread
-    call ``read`` soon.
+    ``wake`` is called on a publishing thread. ``wake`` must return immediately, and make another
+    thread call ``read`` soon.
     """
 
     def __init__(self, kubelet: MockKubelet, wake: Callable[[], None] | None = None) -> None:
@@ -72,8 +72,11 @@ class Reader:
             unsubscribe()
 
     def read(self, use: Callable[[Tally], T]) -> T:
-        """Count the queued items, and return the result of ``use`` on the tally of the current or
-        latest kubelet instance. The tally does not change while ``use`` runs."""
+        """Count the queued items. Then call ``use`` with the counts, and return its result.
+
+        The counts are those of the current or latest kubelet instance. They do not change while
+        ``use`` runs.
+        """
         with self._lock:
             # Cleared before the loop, so that an item appended during the loop can call ``wake``.
             self._is_waking = False

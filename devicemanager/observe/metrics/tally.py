@@ -138,7 +138,7 @@ class Tally:
         self.aligned = 0
         self.not_aligned = 0
         self.prepared: dict[tuple[str, bool], Histogram] = {}
-        """Durations in seconds, by operation and whether it failed."""
+        """Durations in seconds. The key has the operation, and True if it failed."""
         self.driver_calls: dict[tuple[str, str, str], Histogram] = {}
         """Durations in seconds, by driver, RPC and status code."""
 

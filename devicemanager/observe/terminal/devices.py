@@ -38,9 +38,10 @@ class _Strip:
 
 
 def cells(view: NodeView, shown: Shown, width: int) -> Rows[_Strip]:
-    """Return the strips of device cells: one for each NUMA node of each resource.
+    """Return strips of cells, one strip for each NUMA node of each resource.
 
-    If the pane fills the screen, long strips are divided so that each device has a cell.
+    A cell shows the state of a device. If the pane fills the screen, long strips are divided so
+    that each device has a cell.
     """
     # The overview has one line per NUMA node, so that all resources fit on a screen.
     step = _cells_width(width) if shown.whole else None

@@ -51,8 +51,8 @@ class ScreenState:
     pane: Pane | None = None
     """The pane that fills the screen; None shows all panes."""
     offset: int = 0
-    """Number of rows above the visible ones; in the pane of events, number of newer rows below
-    them."""
+    """Number of hidden rows above the visible rows. In the pane of events, number of hidden rows
+    below the visible rows."""
     filter: str = ""
     typing: bool = False
     """True while keys are added to the filter."""
@@ -63,7 +63,7 @@ class ScreenState:
 
 
 def keys(data: bytes) -> Iterator[str]:
-    """Yield the keys in ``data``: the bytes of one read from the terminal.
+    """Yield the keys in ``data``, which has the bytes of one read from the terminal.
 
     A key is a character, or a name such as ``up``. An unknown escape sequence has the name
     ``unknown``.

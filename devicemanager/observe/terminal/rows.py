@@ -73,7 +73,7 @@ class Rows(Generic[T]):
 
     items: Sequence[T]
     words: Callable[[T], str]
-    """Returns the text of an item that the filter searches."""
+    """Returns the text of an item. The filter searches this text."""
     line: Callable[[T, int], Text]
     """Renders an item as a line of at most the given number of cells."""
 

@@ -68,8 +68,11 @@ STYLES: Mapping[DeviceState, str] = {
 
 
 def safe(text: str, longest: int = 1000) -> str:
-    """Return the first ``longest`` characters of a text. Characters that do not fit one cell are
-    escaped."""
+    """Return the first ``longest`` characters of a text, with unsafe characters escaped.
+
+    Escaped are control characters, combining characters, right-to-left characters, and characters
+    above U+FFFF.
+    """
     # Cut first, because a message can have megabytes.
     text = text[:longest]
     if text.isascii() and text.isprintable():

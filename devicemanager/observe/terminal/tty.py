@@ -109,8 +109,8 @@ class Terminal:
                 termios.tcsetattr(self.input, termios.TCSANOW, mode)
 
     def leave(self, *, for_good: bool = False) -> None:
-        """Restore the terminal. After ``for_good``, ``enter`` does nothing. Never raises, even if
-        the terminal is gone."""
+        """Restore the terminal. With ``for_good``, later calls of ``enter`` do nothing. Never
+        raises, even if the terminal is gone."""
         # Set before taking the lock, so that a thread that waits in ``enter`` does nothing.
         self._given_up |= for_good
         with self._patiently() as is_ours:

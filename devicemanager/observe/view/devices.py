@@ -141,8 +141,8 @@ def _layout(device_index: DeviceIndex, others: Mapping[str, Nodes]) -> Layout:
 def by_node(numa: Iterable[Nodes]) -> dict[int | None, tuple[int, ...]]:
     """Return device numbers (positions in ``numa``) by NUMA node.
 
-    A device on several nodes is under the lowest one. The key None has the devices without a valid
-    NUMA node.
+    A device on several nodes is listed only under the lowest of them. The key None has the devices
+    without a valid NUMA node.
     """
     members: dict[int | None, list[int]] = {}
     for number, nodes in enumerate(numa):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["KubeletView"]
 
 LATEST_EVENTS = 200
-"""Number of the latest events that a view contains."""
+"""Maximum number of events in a view. A view contains the latest events."""
 
 
 class KubeletView:

@@ -15,7 +15,7 @@ from devicemanager.observe.view.values import LastCall, Pending, PluginView, Str
 __all__ = ["LATEST_CALLS", "Plugins"]
 
 LATEST_CALLS = 8
-"""Number of the latest calls that a view contains for each plugin."""
+"""Maximum number of calls per plugin in a view. A view contains the latest calls."""
 
 # Maximum number of plugins whose calls are stored, because one plugin can register many names.
 _MOST_PLUGINS = 1024

@@ -34,7 +34,7 @@ NOTES = (
 """Notes on the information that PodResources does not return."""
 
 NO_ALLOCATABLE = "This kubelet does not list allocatable devices: only allocated ones are shown."
-"""Note for kubelets before 1.23, and for kubelets with the method disabled."""
+"""Note for kubelets that do not serve GetAllocatableResources, such as those before 1.23."""
 
 # NUMA nodes by device ID; empty if unknown.
 _Nodes = dict[str, tuple[int, ...]]
@@ -53,7 +53,7 @@ class PodResourcesView:
         self, pods: Sequence[podresources.Pod], allocatable: podresources.Allocatable | None
     ) -> NodeView:
         """Return the view for the responses to List and GetAllocatableResources. ``allocatable`` is
-        None if the kubelet does not serve that method."""
+        None if the kubelet does not serve GetAllocatableResources."""
         before = self._view
         notes = NOTES if allocatable is not None else (NO_ALLOCATABLE, *NOTES[2:])
         views = _reuse(before.pods, tuple(map(_pod, pods)), attrgetter("uid"))

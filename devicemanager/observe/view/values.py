@@ -66,7 +66,7 @@ class Holder:
 
     pod: str
     """The pod's UID, or ``namespace/name`` for a pod from PodResources. Empty if a failed admission
-    left the device reserved (quirk Q4)."""
+    left the device reserved (a kubelet bug, which quirk Q4 enables)."""
     container: str = ""
     """Name of the container; empty while the device is being allocated."""
 
@@ -84,8 +84,8 @@ class Layout:
     """NUMA nodes of each device, as advertised by the plugin; None for a device without
     topology."""
     by_node: Mapping[int | None, tuple[int, ...]]
-    """Device numbers by NUMA node. A device on several nodes is under the lowest one. The key None
-    has the devices without a valid NUMA node."""
+    """Device numbers by NUMA node. A device on several nodes is listed only under the lowest of
+    them. The key None has the devices without a valid NUMA node."""
 
 
 @attrs.frozen

@@ -31,8 +31,8 @@ PRIVATE: Final = (
 
 
 def all_checks(name: str, checks: Sequence[health.Check], request: Request) -> Answer:
-    """Return the response for the group ``name`` of health checks, with the options in the
-    request's query."""
+    """Return the response for the group ``name`` of health checks. The request's query can have the
+    options ``verbose`` and ``exclude``."""
     query = request.query_params
     return plain_text(
         *health.group_result(
@@ -42,7 +42,7 @@ def all_checks(name: str, checks: Sequence[health.Check], request: Request) -> A
 
 
 def one_check(checks: Sequence[health.Check], wanted: str) -> Answer:
-    """Return the response for the health check named ``wanted``."""
+    """Return the response for the health check named ``wanted``; 404 for an unknown name."""
     for check in checks:
         if check.name == wanted:
             return plain_text(*health.check_result(check))

@@ -32,12 +32,12 @@ class Check:
 
 
 def live_checks() -> tuple[Check, ...]:
-    """Return the checks that pass whenever the server responds."""
+    """Return the health checks that pass whenever the server responds."""
     return (Check("ping", lambda: ""), Check("log", lambda: ""))
 
 
 def node_checks(kubelet: NodeInfo) -> tuple[Check, ...]:
-    """Return the checks that every kubelet version has."""
+    """Return the health checks that kubelets of all versions have."""
 
     # A stopped real kubelet does not respond. This server runs on while the kubelet is stopped.
     def syncloop() -> str:
@@ -47,7 +47,7 @@ def node_checks(kubelet: NodeInfo) -> tuple[Check, ...]:
 
 
 def checks_of(kubelet: MockKubelet) -> tuple[Check, ...]:
-    """Return the checks that the version of a kubelet has."""
+    """Return the health checks of a kubelet, which depend on its version."""
     checks = node_checks(kubelet)
     if kubelet.settings.behaviour.health_check is HealthCheck.NONE:
         return checks

@@ -38,7 +38,7 @@ from devicemanager.observe.web.health import live_checks, node_checks
 __all__ = ["NodesServer"]
 
 Nodes = Callable[[], Mapping[str, NodeInfo]]
-"""Returns the current kubelets by node name. It is called from any thread."""
+"""Function that returns the current kubelets by node name. It is called from any thread."""
 
 _LOG: Final = logging.getLogger("devicemanager")
 _BODIES: Final[Mapping[str, tuple[str, Callable[[NodeInfo], bytes]]]] = {

@@ -63,8 +63,8 @@ class HttpServer(HttpServerThread):
         everything, unencrypted. ``simulated`` returns, by resource, the function that sets the
         health of a simulated plugin's devices.
 
-        Raises ValueError for an invalid or forbidden address, and ControlNotLoopback if the address
-        would expose a control API that does not allow it.
+        Raises ValueError for an invalid or forbidden address. Raises ControlNotLoopback if the
+        address would expose a control API that allows only this host.
         """
         super().__init__()
         self._kubelet = kubelet

@@ -118,18 +118,18 @@ class Connection:
         """True if the client has ended the connection."""
 
     def receive(self, data: bytes) -> bool:
-        """Handle bytes of the client. Return True if they have completed a frame. Raises
-        ProtocolError."""
+        """Process bytes from the client. Return True if these bytes have completed a frame. Raises
+        ProtocolError for an invalid frame."""
         self._waiting += data
         return self._handle()
 
     def pause(self) -> None:
-        """Handle no more frames, because the client does not read the responses."""
+        """Process no more frames until ``resume``, because the client does not read responses."""
         self._is_paused = True
 
     def resume(self) -> bool:
-        """Handle the frames that have arrived since ``pause``. Return True if there are any.
-        Raises ProtocolError."""
+        """Process the frames that have arrived since ``pause``. Return True if any have arrived.
+        Raises ProtocolError for an invalid frame."""
         self._is_paused = False
         return self._handle()
 

@@ -1,4 +1,4 @@
-"""Handle ``kubectl exec`` and ``port-forward``. Annotations of the pod define what containers send.
+"""Serve ``kubectl exec`` and ``port-forward``. Annotations of the pod define what containers send.
 
 The API server upgrades its request to SPDY/3.1. It opens streams for the command (``error``,
 ``stdin``, ``stdout``, ``stderr``), or for each forwarded connection (``error``, ``data``).

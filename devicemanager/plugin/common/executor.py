@@ -42,8 +42,7 @@ class DaemonThreadPoolExecutor:
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run ``call`` on a thread of the pool, and return its future.
 
-        Raises RuntimeError, and drops the call, if the pool has no thread and cannot start a
-        thread.
+        If the pool has no thread and cannot start one, drop the call and raise RuntimeError.
         """
         future: Future[Any] = Future()
         job = future, lambda: call(*args, **kwargs)

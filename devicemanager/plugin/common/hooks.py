@@ -12,7 +12,8 @@ T = TypeVar("T")
 
 
 class HookEnded(Exception):
-    """Error for a method of a plugin or driver that raised a BaseException, such as SystemExit."""
+    """Error for a method of a plugin or driver that raised SystemExit, or another BaseException
+    that is not an Exception."""
 
 
 def call_hook(hook: Callable[[], T]) -> T:

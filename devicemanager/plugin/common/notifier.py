@@ -9,7 +9,7 @@ __all__ = ["Notifier"]
 
 
 class Notifier:
-    """Counter of notifications, on which threads wait for the next change.
+    """Counter of notifications. Threads wait until the count changes.
 
     Read ``count``, check the state, then call ``wait(count)``. A notification between the check
     and the wait is not lost, because it changes the count.

@@ -34,7 +34,7 @@ Publish = Callable[[Path], Path]
 
 
 class Server(Protocol):
-    """``grpc.Server``, as far as this module uses it."""
+    """Methods of ``grpc.Server`` that this module uses."""
 
     def add_insecure_port(self, address: str) -> int: ...
 

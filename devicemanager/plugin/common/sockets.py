@@ -37,7 +37,7 @@ def directory_problem(directory: Path) -> str | None:
 
 
 def socket_names(plain: str, directory: str, *, unique: bool) -> Iterator[str]:
-    """Yield candidate file names for a socket in ``directory``, best first, without end.
+    """Yield possible file names for a socket in ``directory``, best first, endlessly.
 
     If ``unique`` is false, the first name is the plain name; all other names have a random suffix.
     The path of the socket has at most 107 bytes, both in ``directory`` and in the kubelet's default
@@ -81,8 +81,9 @@ def may_be_socket(name: str, own: str | None = None) -> bool:
 def claim(bound: Path, names: Iterator[str]) -> Path:
     """Rename the socket ``bound`` to the first of ``names`` that no running plugin uses.
 
-    Return the new path. Replace a stale socket, but no file of another kind. Creating a hard link
-    is atomic and fails if the name exists, so only one of two starting plugins gets a name.
+    Return the new path. A stale socket with that name is replaced; a name of any other file is
+    skipped. Creating a hard link is atomic and fails if the name exists. So only one of two
+    starting plugins gets a name.
     """
     for name in names:
         path = bound.with_name(name)

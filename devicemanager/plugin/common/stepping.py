@@ -9,7 +9,7 @@ from devicemanager.plugin.common.notifier import Notifier
 __all__ = ["CLEARED_PAUSE", "repeat_step"]
 
 CLEARED_PAUSE = 0.02
-"""Pause in seconds if a starting kubelet has removed a socket while it was created."""
+"""Pause in seconds after a starting kubelet has removed a socket that was being created."""
 
 
 def repeat_step(
@@ -18,10 +18,11 @@ def repeat_step(
     is_stopping: Callable[[], bool],
     failed: Callable[[OSError], float],
 ) -> None:
-    """Call ``step`` after each notification, or after the pause (in seconds) that it returned.
+    """Call ``step`` again and again, until ``is_stopping`` returns True.
 
-    End when ``is_stopping`` returns True. ``failed`` is called with an OSError that ``step``
-    raised, and also returns a pause.
+    ``step`` returns the pause before its next call, in seconds. A notification ends the pause.
+    After a FileNotFoundError of ``step``, the pause is ``CLEARED_PAUSE``. After any other OSError,
+    ``failed`` is called with the error and returns the pause.
     """
     while not is_stopping():
         seen = notifier.count

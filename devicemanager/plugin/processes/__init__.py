@@ -2,7 +2,7 @@
 
 Theory of operation. ``SupervisedRun`` (``run``) starts a supervisor process, which starts the
 command. Two pipes connect the starting program with the supervisor. The *lifeline* is closed when
-the starting program closes it or exits, even by SIGKILL; then the supervisor kills the command and
+the starting program closes it or exits, even by SIGKILL. Then the supervisor kills the command and
 all its descendants. Through the *report*, the supervisor sends the command's process ID to the
 starting program. The supervisor also adopts the command's orphans (``PR_SET_CHILD_SUBREAPER``), so
 no process is left behind.

@@ -69,8 +69,9 @@ class Bind(NamedTuple):
     keep: tuple[str, ...] = ()
     """Names of entries of the real ``target`` that stay visible if ``source`` lacks them.
 
-    They are mounted over the entries that ``mount_points`` has created in ``source``. If it could
-    not create all entries, processes see a copy of ``source``, without later changes.
+    They are mounted over the entries that ``mount_points`` has created in ``source``. If
+    ``mount_points`` could not create all entries, processes see a copy of ``source``, without later
+    changes.
     """
 
 
@@ -181,7 +182,7 @@ def _rejection(error: OSError, uid: int) -> str:
 
 
 def resolved(root: Path, path: Path) -> Path:
-    """Return the host path of ``path``, a path as seen by a process with the root ``root``.
+    """Return the host path of ``path``, as seen by a process whose root directory is ``root``.
 
     All links are followed, because a link cannot be a mount point. For example, /var/run is a link
     to /run on most systems. Absolute links are relative to ``root``. Raises OSError for a loop of

@@ -53,19 +53,22 @@ class EndedBy(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class RecordedCall:
-    """Recorded unary call, message of a ListAndWatch stream, or end of a ListAndWatch stream."""
+    """Recorded unary call, message of a stream such as ListAndWatch, or end of a stream."""
 
     number: int
-    """Number of the entry, from 1, in the order in which calls ended and lists arrived."""
+    """Number of the entry, from 1, in the order in which calls ended and messages arrived."""
     time: float
-    """Time when the call began or the list arrived, in seconds since the epoch."""
+    """Time when the call began or the stream message arrived, in seconds since the epoch."""
     kubelet: int
     """Number of the kubelet instance, from 1."""
     registration: int
     """Number of the Register call, from 1, that led to this call; for Register, its own number."""
     resource: str
     plugin: str
-    """Endpoint in the plugin's Register call: the file name of its socket."""
+    """Endpoint in the plugin's Register call: the file name of its socket.
+
+    For a DRA driver, it is the file name of the registration socket.
+    """
     direction: str
     """``to-plugin``, or ``to-kubelet`` for Register."""
     rpc: str
@@ -78,13 +81,13 @@ class RecordedCall:
     message: str = ""
     """Message of the gRPC status; empty with ``OK``."""
     duration: float = 0.0
-    """Seconds from request to response; for a list, seconds since the stream was opened."""
+    """Seconds from the request to the end of the call, or to the arrival of the stream message."""
     stream: int | None = None
-    """Number of the ListAndWatch stream, from 1; None for other calls."""
+    """Number of the stream, from 1; None for unary calls."""
     stream_message: int | None = None
-    """Number of the list in its stream, from 1; None for ends of streams and other calls."""
+    """Number of the message in its stream, from 1; None for ends of streams and unary calls."""
     ended_by: EndedBy | None = None
-    """Side that ended the call; None for a list, because its stream continues."""
+    """Side that ended the call; None for a stream message, because its stream continues."""
     redacted: tuple[str, ...] = ()
     """Names of environment variables whose values in the response are ``REDACTED``."""
 

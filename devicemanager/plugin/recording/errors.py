@@ -8,7 +8,7 @@ __all__ = ["NotRecorded", "RecordingError"]
 
 
 class RecordingError(PluginError):
-    """Failure to make, write or read a recording. The text is one line with place and reason."""
+    """Failure to make, write or read a recording. The text is one line with the reason."""
 
 
 class NotRecorded(PluginError, AssertionError):

@@ -102,9 +102,9 @@ def forward(
 ) -> Iterator[bytes]:
     """Make a call on ``channel``, and forward its responses, metadata and status.
 
-    The call ends as soon as the caller cancels it or its deadline passes. ``call`` records the
-    call; None: it is not recorded. ``caller`` is the side that made the call. If the caller did not
-    end the call, the function ``receiver`` returns the side that ended the call.
+    The call ends as soon as the caller cancels the call or the call's deadline passes. ``call``
+    records the call; None: the call is not recorded. ``caller`` is the side that made the call. If
+    the caller did not end the call, the function ``receiver`` returns the side that ended the call.
     """
     recorded = False
 

@@ -34,7 +34,8 @@ class Redaction:
     def apply(self, rpc: str, response: bytes) -> tuple[bytes, tuple[str, ...]]:
         """Return the redacted response, and the names of the redacted variables.
 
-        If no variable is redacted, return the response unchanged.
+        If no variable is redacted, return the response unchanged. For a response that cannot be
+        decoded, return no bytes and the name ``REDACTED``.
         """
         if rpc != "Allocate" or not self._patterns:
             return response, ()

@@ -32,7 +32,7 @@ class _Recorded(Plugin):
 
 
 class ReplayPlugin(ManagedPlugin):
-    """Replayed plugin of one resource of a recording. ``directory``: the plugin directory.
+    """Plugin that replays one resource of a recording. ``directory``: the plugin directory.
 
     ``recording`` is a ``Recording`` or its path. ``resource`` is optional if the recording has only
     one resource. ``speed``: how many recorded seconds pass per second; None: replay without pauses.
@@ -42,8 +42,8 @@ class ReplayPlugin(ManagedPlugin):
     recorded list. ``stop`` stops serving. A context manager: entering it starts, leaving it stops.
 
     A request that was not recorded fails with FAILED_PRECONDITION. It is added to ``misses``, and
-    ``on_miss`` is called. The constructor raises RecordingError if the recording does not have the
-    resource.
+    ``on_miss`` is called. The constructor raises RecordingError if the recording is invalid or does
+    not have the resource.
     """
 
     def __init__(

@@ -35,8 +35,8 @@ class ReplayService(Service):
     A stream ends at its recorded time if the recorded plugin ended it; otherwise it stays open. The
     last recorded stream has two exceptions, which depend on ``after``, the next recorded
     registration. If ``after`` is None, the last recorded stream stays open. If ``after`` was a
-    registration with the same kubelet instance, the last recorded stream ends at its recorded time,
-    even if the kubelet or the recorder ended it.
+    registration with the same kubelet instance, the last recorded stream ends at its recorded time.
+    It does so even if the kubelet or the recorder ended the recorded stream.
 
     ``missed`` is called with each request that was not recorded.
     """

@@ -1,4 +1,4 @@
-"""Write each call to a recording when the call ends."""
+"""Write calls, stream messages and ends of streams to a recording, a line each."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ class Registered:
 
 
 class RecordingWriter:
-    """Writer of a recording, which writes each call as a line when the call ends. Thread-safe.
+    """Writer of a recording. Thread-safe.
 
-    If a line cannot be written, ``failed`` is called once, and no further line is written. The
-    calls between kubelet and plugins are not affected.
+    It writes a line for each stream message, and at the end of each call. If a line cannot be
+    written, ``failed`` is called once, and no further line is written. The calls between kubelet
+    and plugins are not affected.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class RecordingWriter:
 
     @property
     def calls(self) -> int:
-        """Number of recorded calls, lists and ends of streams so far."""
+        """Number of recorded unary calls, stream messages and ends of streams so far."""
         return self._numbers
 
     def begin(self, plugin: Registered, rpc: str, request: bytes) -> CallInProgress:

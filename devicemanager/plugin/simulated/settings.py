@@ -39,7 +39,7 @@ _PCI_SLOTS = 32
 
 
 class IdShape(StrEnum):
-    """Form of device IDs: a plain number, or the form that a vendor's plugin uses."""
+    """Form of device IDs: ``<prefix>-<node name>-<index>``, or the form of a vendor's plugin."""
 
     INDEX = "index"
     GPU_UUID = "gpu-uuid"
@@ -199,7 +199,7 @@ def _help(text: str) -> dict[str, str]:
 class SimulationSettings:
     """Settings of a simulated plugin.
 
-    The first eight have the names and defaults of the device plugin simple-device-plugin.
+    The first eight fields have the names and defaults of the plugin simple-device-plugin.
 
     The constructor raises ConfigurationError for an invalid value. The error names the environment
     variable and the flag.
@@ -344,7 +344,7 @@ class SimulationSettings:
         return uuid.uuid5(_UUID_NAMESPACE, self._plain_id(index))
 
     def container_settings(self, indexes: Mapping[str, int]) -> ContainerSettings:
-        """Return the settings of a container with the devices in ``indexes``: ID to index."""
+        """Return the settings of a container. ``indexes``: index of each device, by device ID."""
         return ContainerSettings(
             envs={
                 f"{self.env_prefix}_{i}": f"/dev/{i}" for i in indexes.values() if self.env_prefix

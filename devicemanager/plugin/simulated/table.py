@@ -22,7 +22,7 @@ HEALTH = {HEALTHY: True, UNHEALTHY: False}
 class DeviceTable:
     """Table of devices by ID; iteration yields the devices with current health. Thread-safe.
 
-    The control file's states override :meth:`put`, :meth:`set_health` and :meth:`remove`.
+    States in the control file override the effects of ``put``, ``set_health`` and ``remove``.
     """
 
     def __init__(self, settings: SimulationSettings) -> None:
@@ -61,8 +61,8 @@ class DeviceTable:
             del self._devices[self._get(id_).id]
 
     def control(self, states: Mapping[str, str]) -> None:
-        """Replace the states that were read from the control file: ID to Healthy, Unhealthy or
-        gone."""
+        """Replace the states from the control file. ``states``: Healthy, Unhealthy or gone, by
+        device ID."""
         with self._lock:
             self._controlled = dict(states)
 

@@ -37,7 +37,7 @@ from podresources.values import (
 __all__ = ["SHAPES", "ContentReader", "device_ids"]
 
 SHAPES = ("index", "gpu-uuid", "mig", "replica", "pci")
-"""Names of the forms of device IDs, which are the values of ``IdShape``."""
+"""Forms of device IDs: the values of ``SimulationSettings.id_shape``. See ``device_ids``."""
 
 _MOST_DEVICES = 100_000
 

@@ -48,8 +48,8 @@ class Where:
 
     @classmethod
     def of(cls, document: str) -> Where:
-        """Return the position of the document itself, before any field. ``document`` is its name
-        in error messages."""
+        """Return the path of the whole document. ``document`` is the document's name in error
+        messages."""
         return cls("", document)
 
     def field(self, name: object) -> Where:

@@ -46,7 +46,7 @@ def load_script(
     """Load a script from one or several YAML or JSON files.
 
     The files can also be outputs of ``devicemanager pods -o json`` and ``resources -o json``.
-    ``contents``: by path, the contents of files that are already read. Raises ScriptError for an
+    ``contents``: contents of files that are already read, by path. Raises ScriptError for an
     unreadable file or an invalid script.
     """
     documents: list[tuple[str, Any]] = []

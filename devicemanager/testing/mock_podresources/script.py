@@ -50,7 +50,10 @@ class Script:
     pods: tuple[Pod, ...] = ()
     allocatable: Allocatable = attrs.field(factory=Allocatable)
     kubelet_version: str | None = None
-    """Kubelet version, such as ``1.32``, whose methods, fields and pods are served; None: all."""
+    """Version of the imitated kubelet, such as ``1.32``.
+
+    The server serves only the methods, fields and pods of this version; None: it serves all.
+    """
     qps: float | None = DEFAULT_QPS
     """Maximum calls per second over all methods; None switches the limit off."""
     burst: int = DEFAULT_BURST

@@ -72,7 +72,7 @@ class MockPodResources:
         # Use the same registry of faults as the kubelet, with other actions.
         actions = _Actions(self.source, profile)
         self.faults = FaultRegistry(self._clock, None, actions, self.script.seed)
-        """Current faults; its methods ``set`` and ``clear`` change them."""
+        """Registry of the current faults. Its methods ``set`` and ``clear`` change the faults."""
         self._server = PodResourcesServer(
             self.source,
             self.socket_path,
@@ -185,8 +185,7 @@ class MockPodResources:
         return self._steps
 
     def counters(self) -> Mapping[tuple[str, str], int]:
-        """Return this server's counts of calls, by the kubelet's metric name and
-        ``server_api_version``."""
+        """Return the counts of calls and failures, by the kubelet's metric name and API version."""
         return self._server.counters()
 
     # -- the script's steps ------------------------------------------------------------

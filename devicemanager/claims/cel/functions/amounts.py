@@ -68,7 +68,7 @@ def _exponent(text: str) -> int:
 
 
 def of_nanos(nanos: int) -> Quantity:
-    """Return the quantity for an attribute or capacity in nano-units."""
+    """Return the quantity of ``nanos`` nano-units, for an attribute or a capacity."""
     whole, rest = divmod(nanos, NANOS)
     return Quantity(nanos, None if rest or abs(whole) > _LARGEST else whole)
 

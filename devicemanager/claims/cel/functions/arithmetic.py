@@ -20,7 +20,7 @@ from devicemanager.claims.cel.values import (
 
 _INT_MIN, _INT_MAX, _UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 EARLIEST, LATEST = -62135596800, 253402300799
-"""First and last second of the years 1 to 9999, since 1970."""
+"""First and last second of the years 1 to 9999, as seconds since 1970."""
 SECOND = 10**9
 """Nanoseconds per second."""
 
@@ -41,17 +41,17 @@ def checked_uint(number: int) -> UInt:
 
 
 def checked_duration(nanos: int) -> Duration:
-    """Return a duration. Raises CelError if ``nanos`` does not fit into 64 bits."""
+    """Return a duration in nanoseconds. Raises CelError if ``nanos`` does not fit into 64 bits."""
     if not _INT_MIN <= nanos <= _INT_MAX:
         raise CelError("duration overflow")
     return Duration(nanos)
 
 
 def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
-    """Return the timestamp ``nanos`` nanoseconds after 1970. Raises CelError if it is outside the
-    years 1 to 9999.
+    """Return the timestamp ``nanos`` nanoseconds after 1970.
 
-    ``offset``: the UTC offset of its text form, in seconds east of UTC.
+    ``offset``: the UTC offset of the timestamp's text form, in seconds east of UTC. Raises CelError
+    for a timestamp outside the years 1 to 9999.
     """
     if not EARLIEST <= nanos // SECOND <= LATEST:
         raise CelError("timestamp overflow")

@@ -65,7 +65,7 @@ def _parse_integer(text: str) -> int | None:
 
 
 def string_to_int(text: str) -> int:
-    """Evaluate ``int('1')``."""
+    """Evaluate ``int('1')``. Raises CelError if the text is not a 64-bit integer."""
     number = _parse_integer(text)
     if number is None or not -(2**63) <= number < 2**63:
         raise _fails(text, "int")
@@ -80,7 +80,7 @@ def _string_to_uint(text: str) -> UInt:
 
 
 def string_to_double(text: str) -> float:
-    """Evaluate ``double('1.5')``."""
+    """Evaluate ``double('1.5')``. Raises CelError if the text is not a number, or is too large."""
     number = _double(text)
     if number is None:
         raise _fails(text, "double")
@@ -126,7 +126,8 @@ def _bytes_to_string(data: bytes) -> str:
 
 
 def string_to_duration(text: str) -> Duration:
-    """Evaluate ``duration('1h30m')`` (``time.ParseDuration``)."""
+    """Evaluate ``duration('1h30m')`` (``time.ParseDuration``). Raises CelError for an invalid
+    duration."""
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text.startswith(("-", "+")) else text
     if rest == "0":
@@ -156,7 +157,8 @@ def duration_to_string(duration: Duration) -> str:
 
 
 def string_to_timestamp(text: str) -> Timestamp:
-    """Evaluate ``timestamp('2024-01-02T03:04:05Z')`` (RFC 3339)."""
+    """Evaluate ``timestamp('2024-01-02T03:04:05Z')`` (RFC 3339). Raises CelError for an invalid
+    timestamp."""
     match = _TIMESTAMP.match(text)
     if match is None:
         raise _fails(text, "google.protobuf.Timestamp")

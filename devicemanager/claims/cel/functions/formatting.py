@@ -71,8 +71,9 @@ index of the argument."""
 def run(text: str, count: int, show: Show, is_checked: bool = False) -> tuple[str, int]:
     """Replace the clauses of a format that has ``count`` arguments.
 
-    ``is_checked``: True for the compile-time check, which reports an unfinished clause before other
-    errors. Return the text and the number of arguments used. Raises FormatFault.
+    Return the text and the number of arguments used. ``is_checked``: True for the compile-time
+    check, which reports an unfinished clause before other errors. Raises FormatFault for an invalid
+    clause or a missing argument.
     """
     parts: list[str] = []
     end, used = 0, 0

@@ -25,9 +25,9 @@ from devicemanager.claims.cel.values import (
 )
 
 MAX_RANGE = 1_000_000
-"""Maximum size of a list from ``lists.range``. Kubernetes limits it since 1.37."""
+"""Maximum size of a list from ``lists.range``. Kubernetes has this limit since 1.37."""
 MAX_INCLUDES = 48
-"""Maximum length of a list that ``includes`` accepts in Kubernetes 1.36."""
+"""Number of elements of a list that ``includes`` compares in Kubernetes 1.36."""
 
 
 def contains(values: list[Value], value: Value) -> bool:
@@ -124,7 +124,7 @@ def _distinct(values: list[Value]) -> list[Value]:
 
 
 def numbers_below(end: int) -> list[int]:
-    """Evaluate ``lists.range`` as Kubernetes 1.37 does. Raises CelError for a negative number and
+    """Evaluate ``lists.range`` as Kubernetes 1.37 does. Raises CelError if ``end`` is negative or
     above ``MAX_RANGE``."""
     if end < 0:
         raise CelError(f"lists.range: size must be non-negative, got {end}")
@@ -134,9 +134,9 @@ def numbers_below(end: int) -> list[int]:
 
 
 def numbers_below_unchecked(end: int) -> list[int]:
-    """Evaluate ``lists.range`` as Kubernetes 1.36 does, which does not limit the size.
+    """Evaluate ``lists.range`` as Kubernetes 1.36 does, without the limit ``MAX_RANGE``.
 
-    Raises TooMuchWork for a huge list.
+    Raises TooMuchWork for more than ``limits.MAX_SIZE`` numbers.
     """
     check_size(end)
     return list(range(end))
@@ -150,8 +150,8 @@ def includes(value: Value, wanted: Value) -> bool:
 
 
 def includes_in_few(value: Value, wanted: Value) -> bool:
-    """Evaluate ``includes`` as Kubernetes 1.36 does. Raises CelError for a list of more than
-    ``MAX_INCLUDES`` elements."""
+    """Evaluate ``includes`` as Kubernetes 1.36 does: compare only the first ``MAX_INCLUDES``
+    elements of a list. Raises CelError if a longer list has no match among them."""
     if type(value) is not list or len(value) <= MAX_INCLUDES:
         return includes(value, wanted)
     if not includes(value[:MAX_INCLUDES], wanted):

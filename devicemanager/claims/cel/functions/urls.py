@@ -25,7 +25,7 @@ class _Invalid(Exception):
 
 
 def _unescape(text: str, in_host: bool = False, plus_is_space: bool = False) -> bytes:
-    """Replace the percent escapes of a text. Raises CelError for an invalid escape."""
+    """Replace the percent escapes of a text. Raises _Invalid for an invalid escape."""
     data = bytearray()
     at = 0
     while at < len(text):

@@ -179,7 +179,8 @@ def _check_bad_claim(run: DriverRun, broken: Any, **options: Any) -> str:
 
 
 def printed_error(entry: Any) -> str:
-    """Return a text with the error in a claim's entry of a response; empty without an error."""
+    """Return a text with the error in ``entry``, which is the response's entry for the bad claim.
+    Empty without an error."""
     error = "" if entry is None else entry.error
     return f"the bad claim has the error {error!r}" if error else ""
 

@@ -48,8 +48,8 @@ class _Invalid(ValueError):
 def load_spec(path: Path) -> CdiSpec:
     """Read and check one ``.json`` or ``.yaml`` file. Raises ``CdiSpecError`` if it is invalid.
 
-    The path and the contents can be untrusted: only a regular file of at most 1 MiB is read, and
-    YAML aliases are counted before they are expanded.
+    The path and the contents can be untrusted. Only a regular file of at most 1 MiB is read. YAML
+    aliases are counted before they are expanded.
     """
     try:
         return _spec(path, _document(path))

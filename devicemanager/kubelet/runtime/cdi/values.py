@@ -43,8 +43,12 @@ class UnresolvedCdiDevices(CdiError):
 
 @attrs.frozen(kw_only=True)
 class CdiDeviceNode:
-    """A device node to create in the container; fields that are None are read from the host's
-    device node."""
+    """A device node to create in the container.
+
+    If ``type`` or ``major`` is None, the type and the numbers come from the device node
+    ``host_path`` on the host. A FIFO (type ``p``) has no numbers. If ``file_mode``, ``uid`` or
+    ``gid`` is None, this field is not set in the OCI configuration.
+    """
 
     path: str
     host_path: str

@@ -74,7 +74,7 @@ def container_path(source: str, what: str, path: str) -> str:
 
 
 def host_path(source: str, what: str, path: str) -> str:
-    """Return a path on the host unchanged. Raises OciError if it is not absolute.
+    """Return a path on the host unchanged. Raises OciError if the path is not absolute.
 
     ``..`` is not removed, because after a symbolic link it leads to another directory.
     """

@@ -34,7 +34,7 @@ class HostNode:
 
 HostNodes: TypeAlias = Callable[[str], Mapping[str, HostNode]]
 """Function that returns the device nodes at or below a host path. The keys are paths relative to
-it; "" is the path itself."""
+the host path; "" is the host path itself."""
 
 
 def read_nodes(host_path: str) -> Mapping[str, HostNode]:

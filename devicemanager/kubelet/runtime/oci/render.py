@@ -40,8 +40,8 @@ def render(
 
     ``cdi`` resolves CDI device names. ``nodes`` returns the device nodes at a host path. Raises
     ``CdiError`` for CDI names that ``cdi`` does not define. Raises ``OciError`` for a device that
-    is not on the host, for permissions other than r, w and m, for an interface outside the
-    runtime's network namespace, and for a PCI device without addresses.
+    is not on the host, and for permissions other than r, w and m. Also raises ``OciError`` for an
+    interface outside the runtime's network namespace, and for a PCI device without addresses.
     """
     container = ContainerConfig(nodes)
     # CDI devices come last and have precedence, as when a container runtime applies CDI.

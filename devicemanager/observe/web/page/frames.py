@@ -22,7 +22,7 @@ _MOST_BYTES: Final = 8 << 20
 
 @attrs.frozen
 class Frame:
-    """One or more consecutive messages, encoded."""
+    """One or more consecutive messages to a page, encoded as server-sent events."""
 
     version: int
     """Version of the document after the last message."""
@@ -37,7 +37,7 @@ class Frames:
         self._size = 0
 
     def add(self, frame: Frame) -> None:
-        """Append a change, and remove the oldest changes above the limits."""
+        """Append a change. Remove the oldest changes if the buffer is too large."""
         self._frames.append(frame)
         self._size += len(frame.data)
         while len(self._frames) > _MOST or self._size > _MOST_BYTES:
@@ -58,7 +58,7 @@ class Frames:
 def frame(
     kind: str, epoch: str, version: int, changes: Sequence[Change], events: Sequence[Event]
 ) -> Frame:
-    """Return an encoded message of the kind ``whole`` or ``delta``.
+    """Return an encoded message of the kind ``whole`` (a whole document) or ``delta`` (changes).
 
     ``epoch`` identifies this server, so that a page does not resume with a version of another
     server.

@@ -266,8 +266,11 @@ def _set_health(site: Site, wanted: _DeviceHealth) -> None:
 
 
 def container_settings(kubelet: MockKubelet, uid: str) -> dict[str, Any]:
-    """Return the settings of each container of a pod, from the plugins' Allocate responses, or the
-    error of an invalid response. Raises RequestError if the kubelet is stopped."""
+    """Return the environment variables, mounts and devices of a pod's containers, by container.
+
+    They come from the plugins' Allocate responses. For an invalid response, the container's
+    ``error`` is set instead of its ``settings``. Raises RequestError if the kubelet is stopped.
+    """
     pod, rules = PodUid(uid), CdiRules.of(kubelet.settings.behaviour)
     settings: dict[str, Any] = {}
     for container, holdings in kubelet.manager.holdings(pod).items():
