@@ -117,9 +117,9 @@ type ClaimDevice struct {
 
 // ClaimExplanation: The state of one claim of a pod.
 type ClaimExplanation struct {
-	// The pod's name for the claim; empty for the claim of its extended resources.
+	// The pod's name for the claim; empty for the claim of the pod's extended resources.
 	Entry string `json:"entry"`
-	// Name of the ResourceClaim; null if it is not known.
+	// Name of the ResourceClaim; null if the name is not known.
 	Claim *string    `json:"claim"`
 	State ClaimState `json:"state"`
 	// One line for users: what is missing, and the fix.
@@ -162,16 +162,16 @@ const (
 	ClaimStateUnpreparing   ClaimState = "unpreparing"
 )
 
-// ClaimsExplanation: Explanation why a pod has no sandbox, or cannot terminate.
+// ClaimsExplanation: Explanation why a pod has no sandbox, or why it cannot terminate.
 type ClaimsExplanation struct {
 	// `namespace/name`.
 	Pod   string `json:"pod"`
 	Phase string `json:"phase"`
-	// True if the pod's sandbox was created, so its claims were prepared before.
+	// True if the pod's sandbox was created. Then the pod's claims were prepared before.
 	Sandbox bool `json:"sandbox"`
 	// True if the pod terminates as soon as its claims are unprepared.
 	Ending bool `json:"ending"`
-	// Error of the last attempt to prepare or unprepare the claims; empty if there is none.
+	// Error of the last attempt to prepare or unprepare the claims; empty if the attempt did not fail.
 	Error string `json:"error"`
 	// Seconds until the kubelet retries; null if it does not retry.
 	RetryIn *float64           `json:"retry_in"`
@@ -341,9 +341,9 @@ type DeviceStatus struct {
 	Health Health `json:"health"`
 	// The device's NUMA nodes; None for a device without topology.
 	NUMANodes []int64 `json:"numa_nodes"`
-	// UID of the pod that the device is allocated to; None if it is free.
+	// UID of the pod that the device is allocated to; None if the device is free.
 	Pod *string `json:"pod"`
-	// Name of the container that the device is allocated to; None if it is free.
+	// Name of the container that the device is allocated to; None if the device is free.
 	Container *string `json:"container"`
 }
 
@@ -355,13 +355,13 @@ type DraObjectList struct {
 
 // DraStatus: The registered drivers, the claims of the node, and the ResourceSlices.
 type DraStatus struct {
-	// Sorted by driver, the oldest instance first.
+	// The registered driver instances, sorted by driver, the oldest instance first.
 	Drivers []DriverInstance `json:"drivers"`
-	// Sorted by namespace and name.
+	// The claims of the node, sorted by namespace and name.
 	Claims []ResourceClaimInfo `json:"claims"`
-	// Sorted by driver, pool and name. ResourceSlices of an API server are not included.
+	// The ResourceSlices, sorted by driver, pool and name. Those of an API server are not included.
 	Slices []ResourceSliceInfo `json:"slices"`
-	// Sorted by RPC and driver.
+	// The skipped calls to drivers, sorted by RPC and driver.
 	Skipped []SkippedCalls `json:"skipped"`
 }
 
@@ -382,7 +382,7 @@ type DriverInstance struct {
 	Endpoint string `json:"endpoint"`
 	// The version of the service that the kubelet calls, such as `v1`.
 	Service string `json:"service"`
-	// The version of the health service that the kubelet calls; null for none.
+	// The version of the health service that the kubelet calls; null for no health service.
 	HealthService *string `json:"health_service"`
 	Connected     bool    `json:"connected"`
 }
@@ -608,10 +608,10 @@ type PluginOptions struct {
 	GetPreferredAllocationAvailable bool `json:"get_preferred_allocation_available"`
 }
 
-// PluginStatus: The plugin that serves a resource, and the number of its devices.
+// PluginStatus: The plugin that serves a resource, and the numbers of devices of the resource.
 type PluginStatus struct {
 	Resource string `json:"resource"`
-	// File name of the plugin's socket. If the plugin watcher found the plugin, it is the path of the socket. If only the checkpoint names the resource, it is the resource name.
+	// File name of the plugin's socket. For a plugin that the plugin watcher found: the path of the socket. For a resource that only the checkpoint names: the resource name.
 	Endpoint string `json:"endpoint"`
 	// True while the plugin's ListAndWatch stream is open; False during the grace period.
 	Connected                       bool  `json:"connected"`
@@ -718,24 +718,24 @@ type Resource struct {
 	Allocatable int64 `json:"allocatable"`
 }
 
-// ResourceClaimInfo: A ResourceClaim of the node: its pods, its devices, and what it waits for.
+// ResourceClaimInfo: A ResourceClaim of the node: its pods, its devices, and what the claim waits for.
 //
 // The control API, `devicemanager ctl`, the views and the live page all show this description.
 type ResourceClaimInfo struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// UID of the ResourceClaim; empty if it is not known.
+	// UID of the ResourceClaim; empty if the UID is not known.
 	UID   string     `json:"uid"`
 	State ClaimState `json:"state"`
 	// One line for users: what is missing, and the fix.
 	Text string `json:"text"`
-	// Error of the last attempt to prepare or unprepare the claim; empty if there is none.
+	// Error of the last attempt to prepare or unprepare the claim; empty if the attempt did not fail.
 	Error string `json:"error"`
 	// The UIDs of the node's pods that use the claim, sorted.
 	Pods []string `json:"pods"`
 	// True if the claim is in the kubelet's state because a pod uses or used it.
 	Held bool `json:"held"`
-	// True if all drivers have prepared the claim since the kubelet started. False after a restart, because the kubelet does not store this value; `state` is `prepared` for pods that still run.
+	// True if all drivers have prepared the claim since the kubelet started. After a restart this is False, because the kubelet does not store the value. For pods that still run, `state` is `prepared` even then.
 	Prepared    bool `json:"prepared"`
 	Unpreparing bool `json:"unpreparing"`
 	// The drivers of the claim's devices, sorted.
@@ -770,7 +770,7 @@ type ResourceSliceInfo struct {
 	Driver     string `json:"driver"`
 	Pool       string `json:"pool"`
 	Generation int64  `json:"generation"`
-	// Name of the node that has the slice's devices; or `all`, `selector` or `per device`.
+	// The nodes that can use the slice's devices, as `slice_nodes` returns them: for example a node's name, or `all`.
 	Nodes string `json:"nodes"`
 	// Names of the slice's devices.
 	Devices []string `json:"devices"`
@@ -860,17 +860,17 @@ type SkippedCalls struct {
 // Terminated: State of a container that has exited.
 type Terminated struct {
 	ExitCode int64 `json:"exit_code"`
-	// `Completed` for exit code 0, `Error` for any other exit code, or another given text.
+	// `Completed` for exit code 0, `Error` for any other exit code, or a text that the caller gave.
 	Reason    string   `json:"reason"`
 	StartedAt *float64 `json:"started_at"`
-	// Seconds since the epoch.
+	// Seconds since the epoch; None if unknown.
 	FinishedAt *float64 `json:"finished_at"`
 	Message    string   `json:"message"`
 }
 
 // Waiting: State of a container that is not running but will be started.
 type Waiting struct {
-	// `ContainerCreating`, `PodInitializing`, `CrashLoopBackOff` or `CreateContainerConfigError`.
+	// Reason as in the pod's status, such as `ContainerCreating`, `PodInitializing`, `CrashLoopBackOff`, `ErrImagePull` or `CreateContainerConfigError`.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }

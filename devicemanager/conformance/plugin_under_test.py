@@ -108,8 +108,8 @@ class PluginUnderTest:
     ignores_sigterm: threading.Event = attrs.field(
         init=False, factory=threading.Event, eq=False, repr=False
     )
-    """Set by the suite when an instance has ignored SIGTERM. Later instances are then killed when no
-    check needs them, because they would not exit either."""
+    """Set by the suite when an instance has ignored SIGTERM. Later instances are then killed when
+    no check needs them, because they would not exit either."""
 
     kind: ClassVar[str] = "plugin"
     """The word for the program in texts of the suite: ``plugin`` or ``driver``."""

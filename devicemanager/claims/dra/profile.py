@@ -83,7 +83,7 @@ class Profile:
     are not used, while the feature gate is disabled (since 1.37). False if these fields are
     ignored."""
     counters_of_any_node: bool = False
-    """True if every node uses slices with counters, whatever their node selection (1.36)."""
+    """True if every node uses all slices with counters, even those for other nodes (1.36)."""
 
     pools_of_node_only: bool = False
     """True if pools follow the rules of 1.34 and earlier.
