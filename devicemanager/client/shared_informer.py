@@ -220,9 +220,9 @@ class NodeInformer:
     def replace(self, objects: list[JsonObject]) -> None:
         """Pass each Node of a LIST to its handler.
 
-        A missing Node was deleted. If it joined after the LIST began, its node must verify this: the
-        LIST may be older than the Node, or newer than its deletion. In the second case no event
-        follows.
+        A missing Node was deleted, if it joined before the LIST began. Otherwise the LIST may be
+        older than the Node, or newer than its deletion. No event would follow the latter, so the
+        node must verify that its Node still exists.
         """
         found = {each["metadata"]["name"]: each for each in objects}
         with self._lock:
