@@ -128,17 +128,17 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.37", evidence="seen in 1.37.2")),
         ),
         "Q31": Quirk(
-            "a rejected pod keeps what was allocated to it until the next allocation or List call of "
-            "PodResources"
+            "a rejected pod keeps what was allocated to it until the next allocation or List call "
+            "of PodResources"
         ),
         "Q32": Quirk(
             "a health change of a device that several pods use is reported for only one of them",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q33": Quirk(
-            "the kubelet panics if a chosen device is no longer listed after Allocate; it also panics "
-            "if, after a restart, a pod's device is no longer listed and other devices have a "
-            "topology",
+            "the kubelet panics if a chosen device is no longer listed after Allocate; it also "
+            "panics if, after a restart, a pod's device is no longer listed and other devices have "
+            "a topology",
             (since("1.20", value=False), since("1.34", evidence="seen in 1.37.2")),
         ),
         "Q34": Quirk(
