@@ -162,7 +162,7 @@ def _object(message: Message) -> dict[str, Any]:
 
 
 def value_of_map(field: Field) -> Field | None:
-    """Return the descriptor of the values of a map; None for any other field."""
+    """Return the descriptor of the values of a map field; None if the field is not a map."""
     type_ = field.message_type
     if type_ is None or not type_.GetOptions().map_entry:
         return None

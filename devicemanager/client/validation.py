@@ -48,7 +48,7 @@ def list_items(page: Mapping[str, Any]) -> list[Any]:
     """
     found = page.get("items") or []
     if not isinstance(found, list):
-        raise ValueError("the field items is not a list")
+        raise ValueError("'items' is not a list")
     return found
 
 

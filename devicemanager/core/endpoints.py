@@ -76,7 +76,8 @@ class _Resource:
     """True if the resource was without a connected plugin at some time."""
     stopped_at: float | None = None
     last: EndpointInfo | None = None
-    """The endpoint that disconnected last; it is the stopped endpoint of the resource."""
+    """The endpoint that serves the resource while no endpoint is connected: the endpoint that
+    disconnected last, or a placeholder if the resource is known only from the checkpoint."""
 
     @property
     def is_counted(self) -> bool:

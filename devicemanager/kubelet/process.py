@@ -427,7 +427,7 @@ class KubeletProcess:
         try:
             aside = self._store.set_aside()
         except checkpoint.CheckpointError as failed:
-            raise StartError(f"{error}; the file cannot be renamed either: {failed}") from failed
+            raise StartError(f"{error}; the invalid file could not be renamed: {failed}") from failed
         self.is_fresh = True
         self._events.publish(
             EventKind.CHECKPOINT_SET_ASIDE,

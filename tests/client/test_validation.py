@@ -71,7 +71,7 @@ def test_parts_of_a_list() -> None:
     assert list_items({"items": [1]}) == [1]
     with pytest.raises(ValueError, match=r"^metadata is not an object$"):
         list_metadata({"metadata": 7})
-    with pytest.raises(ValueError, match=r"^the field items is not a list$"):
+    with pytest.raises(ValueError, match=r"^'items' is not a list$"):
         list_items({"items": "x"})
 
 

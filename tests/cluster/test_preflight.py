@@ -143,7 +143,7 @@ def test_unusable_and_unreachable_servers_are_errors(api, apiserver):
         (
             {"status": {"allowed": True}},
             {"items": "abc"},
-            "response is not a list: the field items is not a list",
+            "response is not a list: 'items' is not a list",
         ),
         ({"status": {"allowed": True}}, {"metadata": 5}, "response is not a list: metadata is not"),
     ],

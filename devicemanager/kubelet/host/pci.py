@@ -20,7 +20,8 @@ __all__ = ["HostDevices", "PciUnavailable", "addresses", "assign", "find", "reso
 
 @attrs.frozen
 class HostDevices:
-    """Result of ``find``: the host's PCI devices that match the settings of a container."""
+    """Result of ``find``: the host's PCI devices with the vendor and product IDs that a container's
+    settings request."""
 
     sysfs: Path
     addresses: Mapping[tuple[str, str], tuple[str, ...]]

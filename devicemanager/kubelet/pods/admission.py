@@ -76,7 +76,8 @@ class ContainerOutcome:
 
 
 class NoContainers(dict[str, Any]):
-    """Empty ``containers`` of a rejected pod. A lookup raises KeyError with the rejection."""
+    """The value of ``containers`` for a rejected pod: an empty dict. A lookup raises KeyError with
+    the reason of the rejection."""
 
     def __init__(self, rejection: str) -> None:
         super().__init__()

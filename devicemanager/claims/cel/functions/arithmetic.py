@@ -48,7 +48,7 @@ def checked_duration(nanos: int) -> Duration:
 
 
 def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
-    """Return the timestamp ``nanos`` nanoseconds after 1970.
+    """Return the timestamp that is ``nanos`` nanoseconds after the start of 1970 (UTC).
 
     ``offset``: the UTC offset of the timestamp's text form, in seconds east of UTC. Raises CelError
     for a timestamp outside the years 1 to 9999.
