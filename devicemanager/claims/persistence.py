@@ -91,7 +91,7 @@ class ClaimsFile:
             aside = self._file.set_aside()
         except checkpoint.CheckpointError as failed:
             raise StartError(
-                f"{self._file.path}: {error}; the invalid file could not be renamed: {failed}"
+                f"{self._file.path}: {error}; the file could not be renamed: {failed}"
             ) from failed
         text = f"{self._file.path}: {error}; renamed to {aside}, no claim is allocated now"
         self._events.publish(EventKind.CLAIMS_SET_ASIDE, text)

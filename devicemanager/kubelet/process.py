@@ -427,7 +427,7 @@ class KubeletProcess:
         try:
             aside = self._store.set_aside()
         except checkpoint.CheckpointError as failed:
-            raise StartError(f"{error}; the invalid file could not be renamed: {failed}") from failed
+            raise StartError(f"{error}; the file could not be renamed: {failed}") from failed
         self.is_fresh = True
         self._events.publish(
             EventKind.CHECKPOINT_SET_ASIDE,

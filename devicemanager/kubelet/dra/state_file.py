@@ -76,7 +76,7 @@ class StateFile:
         try:
             aside = self._store.set_aside()
         except checkpoint.CheckpointError as failed:
-            raise StartError(f"{error}; the invalid file could not be renamed: {failed}") from failed
+            raise StartError(f"{error}; the file could not be renamed: {failed}") from failed
         self._events.publish(
             EventKind.DRA_STATE_SET_ASIDE,
             f"{error.source}: {error.problem}; renamed to {aside}, starting without it",
