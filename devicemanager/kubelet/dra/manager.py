@@ -239,8 +239,9 @@ class DraManager:
     def cancel(self, uid: str) -> None:
         """Stop preparing the claims of a pod, because the pod is terminating.
 
-        As in the kubelet, the next NodePrepareResources call or request for a ResourceClaim fails
-        with ``context canceled``. The pod does not wait for a call in flight.
+        As in the kubelet, NodePrepareResources calls and requests for a ResourceClaim fail with
+        ``context canceled``. The pod does not wait for a call in flight, and its response is
+        dropped.
         """
         with self._lock:
             if uid in self._preparing:
@@ -519,8 +520,13 @@ class DraManager:
             lock.acquire()
 
     def _carry_out(self, effect: FetchClaim | CallDriver | WriteState, pod: PodClaims) -> Answer:
-        if pod.uid in self._canceled:
-            self._check_canceled(effect)
+        self._check_canceled(effect, pod)
+        answer = self._perform(effect)
+        # The pod can terminate while this thread waits for the response.
+        self._check_canceled(effect, pod)
+        return answer
+
+    def _perform(self, effect: FetchClaim | CallDriver | WriteState) -> Answer:
         match effect:
             case FetchClaim():
                 return claim_of(self._claims.fetch(effect.namespace, effect.name))
@@ -530,10 +536,11 @@ class DraManager:
                 self._file.write()
                 return None
 
-    @staticmethod
-    def _check_canceled(effect: FetchClaim | CallDriver | WriteState) -> None:
+    def _check_canceled(self, effect: FetchClaim | CallDriver | WriteState, pod: PodClaims) -> None:
         """Raise the error that the kubelet gets for this effect when the context of a terminating
         pod is canceled."""
+        if pod.uid not in self._canceled:
+            return
         match effect:
             case FetchClaim():
                 raise ClaimFetchError("context canceled")
