@@ -30,7 +30,7 @@ from devicemanager.fleet.snapshots import snapshot_of
 from devicemanager.rehearsal import Configure, Reboot, WithoutPlugin
 from devicemanager.snapshot.model import SnapshotError
 from devicemanager.testing import pod_manifest
-from tests.fleet.made_up import EVERYTHING, GPU, TEMPLATE, claim, counters, node, pod, slice_
+from tests.fleet.made_up import EVERYTHING, GPU, QUOTA, TEMPLATE, claim, counters, node, pod, slice_
 from tests.snapshot.made_up import WHOLE
 
 
@@ -227,6 +227,26 @@ def test_a_pod_fits_where_devices_are_free_and_the_node_matches(fleet: Fleet) ->
 def test_quotas_limit_copies(fleet: Fleet) -> None:
     candidate = Candidate.of(fleet, pod_manifest("new", {GPU: 2}, namespace="ml"))
     assert list(quota(fleet, candidate)) == [("gpus", f"requests.{GPU}", 1), ("gpus", "pods", 95)]
+
+
+@pytest.mark.parametrize(
+    "scopes",
+    [
+        {"scopes": ["BestEffort"]},
+        {
+            "scopeSelector": {
+                "matchExpressions": [
+                    {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
+                ]
+            }
+        },
+    ],
+)
+def test_quota_with_scopes_is_left_out(fleet: Fleet, scopes: dict[str, Any]) -> None:
+    scoped = {**QUOTA, "spec": {**QUOTA["spec"], **scopes}}
+    fleet = attrs.evolve(fleet, objects={**fleet.objects, "resourcequotas": (scoped,)})
+    candidate = Candidate.of(fleet, pod_manifest("new", {GPU: 2}, namespace="ml"))
+    assert list(quota(fleet, candidate)) == []
 
 
 def test_claims_from_templates_are_allocated(fleet: Fleet) -> None:
