@@ -368,7 +368,11 @@ class DraManager:
         read = [claim_of(self._claims.fetch(namespace, name)) for namespace, name in claims]
         refs = tuple([ClaimRef(each.namespace, each.name, each.uid) for each in read])
         with self._state.lock:
-            found = [each for each in self._state.drivers if endpoint == each.endpoint]
+            found = [
+                each
+                for each in self._state.drivers
+                if (each.driver, each.endpoint) == (driver, endpoint)
+            ]
             instance = found[0] if found else self._state.drivers.lookup(driver)
         if endpoint is not None and not found:
             raise DraError(f"DRA driver {driver} has no instance at {endpoint}")
