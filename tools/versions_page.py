@@ -27,12 +27,12 @@ _HEAD = "\n\n".join(
     for paragraph in (
         "# Kubelet versions",
         """This page is for readers who must know how a kubelet version behaves: for a test with
-        another version, or before an upgrade. It lists everything that differs between the
-        versions in the mock, and how each version was verified.""",
+        another version, or before an upgrade. It lists all differences between the
+        versions that the mock implements, and how each version was verified.""",
         f"""`Settings(kubelet_version="1.28")` and `devicemanager run --kubelet-version 1.28`
         select the behaviour of a kubelet version. `1.28` means the newest patch release of 1.28;
         `1.28.2` means exactly this release. Versions 1.{OLDEST} to 1.{NEWEST_KNOWN} are supported.
-        The default is 1.{DEFAULT}; 1.{NEWEST_KNOWN} is a preview.""",
+        The default is 1.{DEFAULT}; the support of 1.{NEWEST_KNOWN} is a preview.""",
         """`Settings(feature_gates={"KubeletPodResourcesGet": True})` and
         `--feature-gates KubeletPodResourcesGet=true` set feature gates of the version. Settings
         such as `pod_resources_qps` override the behaviour of the version.""",
@@ -80,13 +80,14 @@ def _behaviours() -> Iterator[str]:
     yield "## What differs\n"
     yield (
         "Each row has a value that applies from a version on, until the next row of the same "
-        "behaviour. With several versions, such as `1.25.10, 1.26.5, 1.27.2, 1.28`, the value "
-        "applies in each named minor version from the named patch release on, and in all versions "
-        "after the last.\n\n"
+        "behaviour. A row can name several versions, such as `1.25.10, 1.26.5, 1.27.2, 1.28`. Its "
+        "value then applies in each of these minor versions from the named patch release on, and "
+        "in all later versions.\n\n"
         "Most behaviours are statements. Yes means that the statement is true. No means that it is "
         'false; then the part after "otherwise" applies. A value such as "gate `PodsAPI` is on" '
         "means yes in this state of the [feature gate](#feature-gates), and no in the other state. "
-        "[Kubelet behaviour](kubelet-behaviour.md#the-same) describes the node check.\n\n"
+        "[Kubelet behaviour](kubelet-behaviour.md#the-same) describes the check whether a pod "
+        "fits on the node.\n\n"
         "The evidence is a pull request or issue of kubernetes/kubernetes (`k/k#109016`), the "
         'source that was read, or the release in which the value was seen. "Unsure" means that the '
         "first version with the value is not confirmed.\n"

@@ -193,7 +193,9 @@ class RequestHandler:
     def _impersonate(self, what: str, name: str) -> None:
         if not self.permissions.use(Permission("", what, "impersonate")):
             raise StatusError(
-                403, f'{what} "{name}" is forbidden: User "{USER}" cannot impersonate'
+                403,
+                f'{what} "{name}" is forbidden: User "{USER}" cannot impersonate resource "{what}" '
+                'in API group "" at the cluster scope',
             )
 
     def respond(self, request: HttpRequest) -> Response:

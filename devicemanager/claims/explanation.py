@@ -177,7 +177,8 @@ def _is_open(rejection: Rejection) -> bool:
 
 
 def rejection_line(rejection: Rejection, resolved: Sequence[ResolvedClaim]) -> str:
-    """Return a rejection in one line: what is missing, then each rule with a device count."""
+    """Return a rejection in one line: what is missing, then each rule with the number of devices
+    that it excludes."""
     rules = [f"{each.devices.bit_count()}: {each.rule}" for each in rejection.exclusions]
     summary = _summary(rejection, _detail(resolved, rejection.claim, rejection.label))
     return "; ".join([f'DeviceClaim "{rejection.claim}", {rejection.label}: {summary}', *rules])

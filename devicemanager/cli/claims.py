@@ -97,7 +97,8 @@ def _add_explain(actions: Subparsers) -> None:
         _explain,
         "explain why claims get their devices or do not fit",
         description="Explain the claims of one pod together. For each device that they do not "
-        "get, show the first rule that excludes it. The exit status is 0 if they fit, else 1.",
+        "get, show the first rule that excludes it. The exit status is 0 if they fit, 1 if they do "
+        "not fit, and 3 if the search reached its limits.",
     )
     explain.add_argument(
         "names", nargs="+", metavar="CLAIM", help="a claim: NAME or NAMESPACE/NAME"

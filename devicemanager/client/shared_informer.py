@@ -48,6 +48,9 @@ class NodeHandler(Protocol):
     def on_node_event(self, kind: str, object_: JsonObject) -> None:
         """Handle the Node object, which was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
 
+    def verify(self) -> None:
+        """Find out if the Node object still exists: it is missing from a LIST that may be older."""
+
 
 @attrs.define(eq=False)
 class _Collected:
@@ -209,7 +212,7 @@ class NodeInformer:
     def begin_list(self) -> None:
         """Record the nodes that have joined so far.
 
-        ``replace`` treats only these nodes as deleted if they are missing from the LIST.
+        If these nodes are missing from the LIST, they were deleted.
         """
         with self._lock:
             self._before_list = set(self._nodes)
@@ -217,16 +220,19 @@ class NodeInformer:
     def replace(self, objects: list[JsonObject]) -> None:
         """Pass each Node of a LIST to its handler.
 
-        A missing Node was deleted, unless it joined after the LIST began.
+        A missing Node was deleted, if it joined before the LIST began. Otherwise the LIST may be
+        older than the Node, or newer than its deletion. No event would follow the latter, so the
+        node must verify that its Node still exists.
         """
         found = {each["metadata"]["name"]: each for each in objects}
         with self._lock:
             for name, node in list(self._nodes.items()):
                 if name in found:
                     node.on_node_event("MODIFIED", found[name])
-                # A node that joined after the LIST began can be missing from it.
                 elif name in self._before_list:
                     node.on_node_event("DELETED", {"metadata": {"name": name, "uid": node.uid}})
+                else:
+                    node.verify()
 
     def apply(self, kind: str, object_: JsonObject) -> None:
         """Pass a changed or deleted Node to its handler."""

@@ -32,13 +32,13 @@ HOOKS = {
     "add-device": "adds a device",
     "remove-device": "removes the device {id}",
     "prepare": "runs before each start of the plugin",
-    "cleanup": "runs after each exit of the plugin",
+    "cleanup": "runs when a mock kubelet is closed, after each instance of the plugin has stopped",
     "misconfigure": "breaks the plugin's configuration before a start",
 }
 """Purpose of each hook, by the hook's name."""
 
 HOOKS_OF_STARTS = ("prepare", "cleanup")
-"""Hooks that run before each start or after each exit of the plugin."""
+"""Hooks that run before each start of an instance, or at the end of its mock kubelet."""
 
 Hook = str | Callable[[Mapping[str, str]], object]
 """A shell command with placeholders, or a function that gets a mapping with their values.

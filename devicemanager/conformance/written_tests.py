@@ -15,6 +15,7 @@ from string import Template
 
 import attrs
 
+from devicemanager.conformance.hardware import Hardware
 from devicemanager.conformance.limits import Limits
 from devicemanager.conformance.outcomes import Outcome
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
@@ -157,15 +158,21 @@ def _python(run: _Run) -> str:
     body = "".join(tests)
     imports = ["import signal\n\n"] if "signal." in body else []
     imports += ["import pytest\n\n"]
-    names = ["RpcError"] if "RpcError" in body else []
-    imports += [f"from devicemanager import {', '.join(names)}\n"] if names else []
-    if others:
-        imports += ["from devicemanager.conformance import PluginUnderTest, pytest_checks\n"]
+    rest = _python_others(run, others) if others else ""
+    for package, names in _PYTHON_NAMES.items():
+        used = [name for name in names if re.search(rf"\b{name}\b", rest + body)]
+        imports += [f"from {package} import {', '.join(used)}\n"] if used else []
     parts = [f'"""{_HEAD}"""\n\n{"".join(imports).rstrip()}\n\n', _python_plugin(run)]
     parts += [f"{_PYTHON_FIXTURE.format(options=_python_options(run))}{body}"] if own else []
-    parts += [_python_others(run, others)] if others else []
-    text = "".join(parts)
+    text = "".join([*parts, rest])
     return text if "pytest." in text else text.replace("import pytest\n\n", "")
+
+
+_PYTHON_NAMES = {
+    "devicemanager": ("NumaTopology", "RpcError"),
+    "devicemanager.conformance": ("Hardware", "Limits", "PluginUnderTest", "pytest_checks"),
+}
+"""Names that tests import, by package."""
 
 
 def _python_plugin(run: _Run) -> str:
@@ -201,13 +208,46 @@ def _python_others(run: _Run, others: Sequence[Verdict]) -> str:
         "at_node_paths": plugin.at_node_paths,
         "hooks": {name: hook for name, hook in plugin.hooks.items() if isinstance(hook, str)},
         "restart": plugin.restart if plugin.restart != "never" else "",
+        "resources": [*plugin.resources],
+        "hardware": _python_hardware(plugin.hardware),
     }
     given = "".join(f", {name}={value!r}" for name, value in fields.items() if value)
+    usual, limits = Limits(), attrs.asdict(run.limits)
+    changed = [
+        f"{name}={value!r}" for name, value in limits.items() if value != getattr(usual, name)
+    ]
+    more = [f"limits=Limits({', '.join(changed)})"] if changed else []
+    more += [f"seed={run.report.seed}"] if run.report.seed != 1 else []
     comments = "\n".join(f"# {line}".rstrip() for each in others for line in _comment(each))
     ids = ", ".join(_quoted(each.check.id) for each in others)
     return (
         f"\n\n{comments}\ntest_other_findings = pytest_checks(\n"
-        f"    PluginUnderTest(command=PLUGIN{given}), only=[{ids}]\n)\n"
+        f"    {', '.join([f'PluginUnderTest(command=PLUGIN{given})', f'only=[{ids}]', *more])}\n)\n"
+    )
+
+
+class _Call:
+    """Call of a class as its ``repr``, for arguments in a written test."""
+
+    def __init__(self, name: str, **arguments: object) -> None:
+        self._name = name
+        self._arguments = {key: value for key, value in arguments.items() if value is not None}
+
+    def __bool__(self) -> bool:
+        return bool(self._arguments)
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{key}={value!r}" for key, value in self._arguments.items())
+        return f"{self._name}({listed})"
+
+
+def _python_hardware(hardware: Hardware) -> _Call:
+    numa = hardware.numa
+    paths = {"dev": hardware.dev, "sys": hardware.sys, "cdi": hardware.cdi}
+    return _Call(
+        "Hardware",
+        numa=numa and _Call("NumaTopology.of", nodes=numa.nodes, distances=numa.distances),
+        **{name: path and str(path) for name, path in paths.items()},
     )
 
 

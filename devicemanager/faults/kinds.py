@@ -291,14 +291,14 @@ KINDS = _table(
         ),
         Kind(
             "fail-checkpoint",
-            "a write of the checkpoint fails",
+            "a write of the checkpoint or of dra_manager_state fails",
             Effect.FAIL_CHECKPOINT,
             (Option("error", choice(*ERRORS), "operating-system error", "ENOSPC"),),
             chaos={"error": ERRORS},
         ),
         Kind(
             "delay-checkpoint",
-            "a write of the checkpoint is delayed",
+            "a write of the checkpoint or of dra_manager_state is delayed",
             Effect.DELAY_CHECKPOINT,
             (_SECONDS,),
             chaos={"seconds": _CHAOS_SECONDS},

@@ -749,7 +749,8 @@ class MockKubelet:
         Take a mark before an action, and pass it as ``since`` to the methods that wait for the
         consequences. A call is recorded when it ends, so a call that began before the mark can be
         found after the mark. For example, a plugin's devices can become allocatable before its
-        Register call ends. To exclude such calls, name the RPC that you expect.
+        Register call ends, so a mark in between finds this call. To exclude such calls, name the
+        RPC that you expect.
         """
         return self._waits.mark()
 

@@ -54,7 +54,7 @@ class PluginServer:
         return self._service
 
     def is_reachable(self) -> bool:
-        """True if the socket's path still belongs to this server's socket."""
+        """True if the socket of this server was neither removed nor replaced at its path."""
         return self._socket.is_reachable()
 
     def close(self, grace: float) -> threading.Event:

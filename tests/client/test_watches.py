@@ -18,6 +18,9 @@ class RecordingHandler:
     def on_node_event(self, kind, object_):
         pass
 
+    def verify(self):
+        pass
+
 
 def test_node_expected_while_the_first_list_ends_gets_its_pods(api, apiserver, monkeypatch):
     """The LIST of the watch ends right before the node is expected, and does not include it."""

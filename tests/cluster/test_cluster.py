@@ -9,6 +9,7 @@ import pytest
 from devicemanager.apiserver import Controllers, Permission
 from devicemanager.client import api as api_module
 from devicemanager.client import reflector as reflector_module
+from devicemanager.client.shared_informer import NodeInformer
 from devicemanager.client.work_queue import Priority
 from devicemanager.cluster import Cluster, ClusterError, ContainerBehaviour, NodeOptions, Range
 from devicemanager.cluster.node_specs import NodeSpecs
@@ -414,6 +415,22 @@ def test_node_that_leaves_while_joining_is_an_error(apiserver, kubeconfig):
         assert not cluster.nodes
         (warning,) = warnings
         assert warning.startswith("node n-0 has left: nodes is forbidden")
+
+
+def test_node_deleted_before_the_first_list_leaves(apiserver, kubeconfig, until, monkeypatch):
+    """The LIST began before the node joined, and lacks it. No event follows."""
+    begin, deleted = NodeInformer.begin_list, threading.Event()
+
+    def begin_list(informer):
+        begin(informer)
+        deleted.wait(30)
+
+    monkeypatch.setattr(NodeInformer, "begin_list", begin_list)
+    with Cluster.connect(kubeconfig) as cluster:
+        cluster.join_in_memory("n", 1, {GPU: 1})
+        apiserver.delete("nodes", "n-0")
+        deleted.set()
+        until(lambda: not cluster.nodes)
 
 
 def test_nodes_excludes_a_node_that_is_leaving(apiserver, kubeconfig, until, monkeypatch):

@@ -459,6 +459,18 @@ def test_deleted_node_leaves(world: World) -> None:
     assert len(world.requests) == before
 
 
+def test_node_that_was_deleted_without_an_event_leaves_when_it_verifies(world: World) -> None:
+    node = world.join()
+    world.nodes.clear()  # no events from here
+    node.verify()
+    world.settle()
+    assert not node.is_over
+    world.call("DELETE", "/api/v1/nodes/n")
+    node.verify()
+    world.settle()
+    assert node.is_over and world.left == ["n"]
+
+
 def test_deletion_of_another_node_with_the_same_name_is_ignored(world: World) -> None:
     node = world.join()
     another = {"metadata": {"name": "n", "uid": "of-another"}}

@@ -68,8 +68,15 @@ def test_placeholder_of_a_driver_is_recognized_without_a_start() -> None:
     assert is_driver(program, limits=_LIMITS, settings=_SETTINGS)
 
 
-def test_program_with_resources_or_hardware_is_a_plugin(tmp_path: Path) -> None:
-    for options in ({"resources": ["a.b/c"]}, {"hardware": Hardware(dev=tmp_path)}):
+@pytest.mark.timeout(60)
+def test_driver_with_directories_of_devices_is_recognized(tmp_path: Path) -> None:
+    for hardware in (Hardware(dev=tmp_path), Hardware(sys=tmp_path)):
+        program = attrs.evolve(_program(driver_matrix.driver()), hardware=hardware)
+        assert is_driver(program, limits=_LIMITS, settings=_SETTINGS)
+
+
+def test_program_with_what_drivers_do_not_get_is_a_plugin(tmp_path: Path) -> None:
+    for options in ({"resources": ["a.b/c"]}, {"hardware": Hardware(cdi=tmp_path)}):
         program = PluginUnderTest(command=["/nowhere"], **options)  # type: ignore[arg-type]
         assert not is_driver(program, limits=_LIMITS, settings=_SETTINGS)
 

@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
+from devicemanager import NumaTopology
 from devicemanager.cli import main
+from devicemanager.conformance import Hardware, Limits
 from devicemanager.conformance.checks import all_checks
 from devicemanager.conformance.written_tests import (
     _GO,
@@ -69,6 +72,24 @@ def test_other_checks_run_as_checks() -> None:
     assert 'options := []string{"--only", "A08"}\n' in go
     assert 'mockkubelet.Check(t, options, "./plugin")' in go
     assert "func start(" not in go
+
+
+def test_other_checks_run_with_the_options_of_the_run(tmp_path: Path) -> None:
+    numa = NumaTopology.of([0, 2], [[10, 30], [30, 10]])
+    given = report(["./plugin"], "A08")
+    plugin = attrs.evolve(
+        given.plugin, resources=["a.b/c"], hardware=Hardware(numa=numa, dev=tmp_path)
+    )
+    of_run = attrs.evolve(given, plugin=plugin, seed=7)
+    text = written_tests(of_run, "python", Limits(allocations=9)).text
+    passed: list[Any] = []
+    place = {"pytest_checks": lambda *args, **options: passed.append((*args, options))}
+    exec(text.replace("pytest_checks\n", "pytest_checks as _\n", 1), place)
+    [(written, options)] = passed
+    assert options == {"only": ["A08"], "limits": Limits(allocations=9), "seed": 7}
+    assert written.hardware == plugin.hardware and written.resources == plugin.resources
+    usual = written_tests(given, "python").text
+    assert "limits" not in usual and "seed" not in usual and "hardware" not in usual
 
 
 def test_every_body_is_valid_python_with_known_limits() -> None:

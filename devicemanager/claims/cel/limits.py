@@ -22,7 +22,8 @@ _PERIOD = 1000
 """Cost units between two calls of ``Spend``."""
 
 Spend = Callable[[int], None]
-"""Function that gets the cost units since its last call, and may stop the evaluation by raising."""
+"""Function that is called with the number of cost units spent since its last call. It can raise an
+exception to stop the evaluation."""
 
 
 class NoAnswer(EvaluationStopped):

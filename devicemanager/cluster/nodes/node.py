@@ -249,11 +249,11 @@ class ClusterNode:
         ``kind`` is ``ADDED``, ``MODIFIED`` or ``DELETED``. After a deletion, the node does what the
         option ``on_deleted`` says.
         """
-        metadata, queue = object_["metadata"], self._context.work_queue
+        metadata = object_["metadata"]
         if kind == "DELETED":
             # The event can be about an earlier Node with the same name.
             if metadata["uid"] == self._uid:
-                queue.put(Priority.NODE_STATUS, self._key, self._on_deleted)
+                self._context.work_queue.put(Priority.NODE_STATUS, self._key, self._on_deleted)
             return
         self._context.placement.update(object_)
         self._status.compare(object_)
@@ -263,7 +263,17 @@ class ClusterNode:
             # The node lifecycle controller has set conditions to Unknown. A kubelet detects it,
             # because it compares its status with that on the API server. This class compares only
             # with the status that it wrote last, so the write is forced.
-            queue.put(Priority.NODE_STATUS, self._key, lambda: self._update(force=True))
+            self._write_status()
+
+    def verify(self) -> None:
+        """Find out if the Node object still exists. If not, do what ``on_deleted`` says."""
+        self._write_status()  # fails with 404 if the Node was deleted
+
+    def _write_status(self) -> None:
+        """Write the Node's status even if it has not changed."""
+        self._context.work_queue.put(
+            Priority.NODE_STATUS, self._key, lambda: self._update(force=True)
+        )
 
     def _on_deleted(self) -> None:
         if self._is_over:

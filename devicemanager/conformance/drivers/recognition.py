@@ -27,7 +27,7 @@ def is_driver(
 
     The first case that applies decides:
     1. The command or environment has a placeholder of drivers: True.
-    2. ``plugin`` has resources or directories of hardware, which drivers do not get: False.
+    2. ``plugin`` has resources, NUMA nodes or a CDI directory, which drivers do not get: False.
     3. All other programs are started once: True if the program registers as a driver.
 
     Raises CheckError if the program registers nothing within ``start_seconds``.
@@ -35,8 +35,8 @@ def is_driver(
     words = [*plugin.command, *plugin.env.values()]
     if any(f"{{{name}}}" in word for name in PLACEHOLDERS for word in words):
         return True
-    # A driver gets no directories of hardware.
-    if plugin.resources or plugin.hardware.has_directories:
+    hardware = plugin.hardware
+    if plugin.resources or hardware.numa is not None or hardware.cdi is not None:
         return False
     stage = (stages or Stages()).open(
         lambda: DriverStage(_as_driver(plugin), limits, settings, on_wait)
@@ -53,6 +53,7 @@ def _as_driver(plugin: PluginUnderTest) -> DriverUnderTest:
         env=plugin.env,
         cwd=plugin.cwd,
         private_root=plugin.at_node_paths,
+        hardware=plugin.hardware,
         restart=plugin.restart,
         hooks=plugin.hooks,
     )

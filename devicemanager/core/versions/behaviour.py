@@ -138,9 +138,9 @@ class Behaviour:
     get_inactive: bool
     """True if the method Get of PodResources returns rejected and finished pods."""
     lists_sidecars: bool
-    """True if v1 PodResources includes restartable init containers."""
+    """True if PodResources v1 includes restartable init containers."""
     reports_memory: bool
-    """True if v1 PodResources has the field ``memory``."""
+    """True if PodResources v1 has the field ``memory``."""
     shared_cpu_ids: bool
     """True if PodResources returns the shared CPUs for a container without exclusive CPUs."""
     one_entry_per_device: bool
@@ -166,7 +166,7 @@ class Behaviour:
     rate_limited: bool
     """True if PodResources rejects more than 100 requests per second."""
     container_restart_rules: bool
-    """True if containers have restart policies and rules of their own."""
+    """True if a container can have its own restart policy and restart rules."""
     restart_all_containers: bool
     """True if a restart rule can restart all containers of a pod."""
     reports_container_resources: bool
@@ -241,9 +241,9 @@ class Behaviour:
     dra_pod_groups: bool
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
-    """True if PodResources lists a claim once for each request that the container names. It then
-    lists no claims while a claim of the pod is missing. Otherwise PodResources lists each claim
-    once, and ignores claims that the container does not use."""
+    """True if PodResources lists a claim once for each request that the container names.
+    While a claim of the pod is missing, PodResources then lists no claims. Otherwise PodResources
+    lists each claim once, and ignores claims that the container does not use."""
     dra_health: bool
     """True if the kubelet watches the health of DRA devices."""
     dra_health_messages: bool

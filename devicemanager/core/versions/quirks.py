@@ -74,12 +74,12 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q9": Quirk(
-            "a vanished device, or one whose plugin has disconnected, keeps its last health",
+            "a vanished device, or a device whose plugin has disconnected, keeps its last health",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q10": Quirk(
             "devices of ended pods, and of pods that only the checkpoint names, stay allocated "
-            "until the next allocation or List"
+            "until the next allocation or List call of PodResources"
         ),
         "Q13": Quirk(
             "a device with an empty topology is missing from GetAllocatableResources",
@@ -128,15 +128,17 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.37", evidence="seen in 1.37.2")),
         ),
         "Q31": Quirk(
-            "a rejected pod keeps what was allocated to it until the next allocation or List"
+            "a rejected pod keeps what was allocated to it until the next allocation or List call "
+            "of PodResources"
         ),
         "Q32": Quirk(
             "a health change of a device that several pods use is reported for only one of them",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q33": Quirk(
-            "the kubelet panics if a chosen device is no longer listed after Allocate; or if, "
-            "after a restart, a pod's device is no longer listed and other devices have a topology",
+            "the kubelet panics if a chosen device is no longer listed after Allocate; it also "
+            "panics if, after a restart, a pod's device is no longer listed and other devices have "
+            "a topology",
             (since("1.20", value=False), since("1.34", evidence="seen in 1.37.2")),
         ),
         "Q34": Quirk(
@@ -144,8 +146,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.32", evidence="seen in 1.34.4")),
         ),
         "Q35": Quirk(
-            "when a claim is prepared again, the devices in the response are added to its earlier "
-            "devices",
+            "when a claim is prepared again, the devices in the response are added to the "
+            "claim's earlier devices",
             (
                 since("1.20", value=False),
                 since("1.32", evidence="seen in 1.34.4"),

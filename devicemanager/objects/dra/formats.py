@@ -221,7 +221,7 @@ def pool_name(at: str, text: str) -> Errors:
 
 
 def declared_pool_name(at: str, text: str) -> Errors:
-    """Check a pool name in a field whose rule the API's types declare."""
+    """Check a pool name, in a field whose rule is a tag in the API's Go types."""
     if not text:
         yield from declared([required(at)])
         return

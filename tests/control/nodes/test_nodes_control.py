@@ -32,6 +32,7 @@ NO_OPERATION = {
     "on_node_event": "called by the watch of the API server",
     "on_pod_event": "called by the watch of the API server",
     "on_pod_list": "called by the watch of the API server",
+    "verify": "called by the watch of the API server",
     "record": "an event of the node itself",
 }
 """Public members of ClusterNode without an operation, and why."""
