@@ -11,7 +11,7 @@ import attrs
 
 from devicemanager.client.errors import ApiError
 from devicemanager.client.protocol import Api, JsonObject
-from devicemanager.client.work_queue import Priority, WorkQueue
+from devicemanager.client.work_queue import Priority, Queue
 from devicemanager.io.clock import Clock
 from devicemanager.objects.status.times import timestamp
 
@@ -104,7 +104,7 @@ class EventRecorder:
     )
 
     def __init__(
-        self, node: str, api: Api, work_queue: WorkQueue, clock: Clock, user: str | None = None
+        self, node: str, api: Api, work_queue: Queue, clock: Clock, user: str | None = None
     ) -> None:
         """Create a writer for the events of ``node``.
 
@@ -132,7 +132,8 @@ class EventRecorder:
         # All repetitions share this object: the thread that creates the event stores its path in
         # it.
         written = _get_or_add(self._written, (about, kind, reason, same), _Written)
-        made = partial(self._object, about, kind, reason, message)
+        # The write can be later than the event.
+        made = partial(self._object, about, kind, reason, message, self._clock.time())
         # Events about one object stay in order and do not wait for events about others.
         key = f"event/{self._node}/{about.name}"
         self._work_queue.put(Priority.EVENT, key, lambda: self._write(about, written, made))
@@ -178,10 +179,11 @@ class EventRecorder:
             # As in client-go, an event that cannot be written is lost.
             written.count = 0
 
-    def _object(self, about: ObjectReference, kind: str, reason: str, message: str) -> JsonObject:
+    def _object(
+        self, about: ObjectReference, kind: str, reason: str, message: str, wall: float
+    ) -> JsonObject:
         # The number makes the name unique if two events happen at the same time.
         self._number += 1
-        wall = self._clock.time()
         when = timestamp(wall)
         return {
             "apiVersion": "v1",

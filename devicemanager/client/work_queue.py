@@ -12,13 +12,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Protocol
 
 import attrs
 
 from devicemanager.client.errors import ApiError, ClientClosing
 from devicemanager.client.rate_limited_warning import Warn
 
-__all__ = ["Priority", "WorkQueue", "join_threads", "start_another"]
+__all__ = ["PausableQueue", "Priority", "Queue", "WorkQueue", "join_threads", "start_another"]
 
 _Act = Callable[[], None]
 
@@ -30,6 +32,13 @@ class Priority(enum.IntEnum):
     POD_STATUS = 1
     NODE_STATUS = 2
     EVENT = 3
+
+
+class Queue(Protocol):
+    """Queue of work. Thread-safe."""
+
+    def put(self, priority: Priority, key: str, work: _Act) -> None:
+        """Add work under a key. Never blocks."""
 
 
 @attrs.frozen
@@ -189,6 +198,45 @@ class WorkQueue:
             self._drop(work)
         # The current thread is left out, because work can close the queue that runs it.
         join_threads((each for each in threads if each is not threading.current_thread()), seconds)
+
+
+class PausableQueue:
+    """View of a queue that holds back work while it is paused. Thread-safe."""
+
+    __slots__ = ("_held", "_is_paused", "_lock", "_queue")
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        # Guards the fields below; no work runs under it.
+        self._lock = threading.Lock()
+        self._is_paused = False
+        self._held: list[tuple[Priority, str, _Act]] = []
+
+    def put(self, priority: Priority, key: str, work: _Act) -> None:
+        """Add work under a key to the queue; while the view is paused, hold it back."""
+        if not self._holds(priority, key, work):
+            self._queue.put(priority, key, partial(self._run, priority, key, work))
+
+    def _run(self, priority: Priority, key: str, work: _Act) -> None:
+        # The view can have been paused while the work was in the queue.
+        if not self._holds(priority, key, work):
+            work()
+
+    def _holds(self, priority: Priority, key: str, work: _Act) -> bool:
+        with self._lock:
+            if self._is_paused:
+                self._held.append((priority, key, work))
+            return self._is_paused
+
+    def pause(self, paused: bool) -> None:
+        """Hold back all work that has not started; with ``paused`` False, add it to the queue."""
+        with self._lock:
+            self._is_paused = paused
+            held: list[tuple[Priority, str, _Act]] = []
+            if not paused:
+                held, self._held = self._held, held
+        for each in held:
+            self.put(*each)
 
 
 def start_another(threads: list[threading.Thread], target: _Act, name: str) -> None:

@@ -10,7 +10,7 @@ import attrs
 from devicemanager.client.protocol import Api, JsonObject
 from devicemanager.client.rate_limited_warning import Warn
 from devicemanager.client.recorder import EventRecorder, EventType, ObjectReference
-from devicemanager.client.work_queue import WorkQueue
+from devicemanager.client.work_queue import PausableQueue, WorkQueue
 from devicemanager.cluster.addresses import PodAddresses
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet
@@ -69,6 +69,9 @@ class NodeContext:
     behaviour: ContainerBehaviour
     api: Api
     work_queue: WorkQueue
+    writes: PausableQueue
+    """View of the work queue for writes to the API server. It is paused while the node is
+    silent."""
     clock: Clock
     recorder: EventRecorder
     features: ServerFeatures

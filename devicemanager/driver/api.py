@@ -67,7 +67,8 @@ class ResourceApi:
     def claim(self, namespace: str, name: str) -> JsonObject | None:
         """Return a ResourceClaim; None if it does not exist.
 
-        Retry for up to 20 s while the server is unavailable.
+        Retry for up to 20 s while the server is unavailable, or until the client is closed. Then
+        raises Unavailable.
         """
         path = f"/apis/{GROUP}/{self.version}/namespaces/{namespace}/resourceclaims/{name}"
         try:
@@ -78,6 +79,7 @@ class ResourceApi:
                 first_wait=0.2,
                 longest_wait=2.0,
                 seconds=_CLAIM_SECONDS,
+                stopping=lambda: self._client.is_closing,
             )
         except NotFound:
             return None

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from devicemanager.core.devices import Device
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.printable import counted
 from devicemanager.fleet.kubelets import KubeletOfNode
@@ -40,7 +39,8 @@ class Usage:
     """Number of further pods that the kubelet admits, for each number of devices per pod in
     ``SIZES``."""
     aligned: bool = False
-    """True if the NUMA nodes of a free device are known."""
+    """True if ``fits`` considers the NUMA nodes of devices: the node has a snapshot, and its
+    topology policy rejects pods that cannot be aligned."""
 
     @property
     def lost_to_alignment(self) -> tuple[int, ...]:
@@ -121,13 +121,7 @@ def _from_snapshot(kubelet: KubeletOfNode) -> Iterator[Usage]:
             kubelet.room(resource, size, len(free) // size) if is_aligned else len(free) // size
             for size in SIZES
         )
-        yield Usage(
-            resource, len(devices), len(healthy), len(used), len(free), fits, _is_split(free)
-        )
-
-
-def _is_split(free: Iterable[Device]) -> bool:
-    return any(device.numa for device in free)
+        yield Usage(resource, len(devices), len(healthy), len(used), len(free), fits, is_aligned)
 
 
 def _problems(node: FleetNode) -> Iterator[NodeFinding]:

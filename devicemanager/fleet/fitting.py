@@ -199,13 +199,15 @@ def quota(fleet: Fleet, candidate: Candidate) -> Iterator[tuple[str, str, int]]:
     """Yield the limits of ResourceQuotas that apply to the pod.
 
     Each item has the name of the quota, the resource, and the number of copies of the pod that the
-    quota still allows. Quotas with ``spec.scopes`` are left out. Raises FleetError for an invalid
-    quantity.
+    quota still allows. Quotas with ``spec.scopes`` or ``spec.scopeSelector`` are left out. Raises
+    FleetError for an invalid quantity.
     """
     pod = candidate.pod
     for each in fleet.all("resourcequotas"):
         spec, metadata = each["spec"], each["metadata"]
-        if metadata.get("namespace") != pod.namespace or spec.get("scopes"):
+        if metadata.get("namespace") != pod.namespace:
+            continue
+        if spec.get("scopes") or spec.get("scopeSelector"):
             continue
         used = each["status"].get("used") or {}
         for key, hard in (spec.get("hard") or {}).items():

@@ -29,18 +29,21 @@ def bundle_of(
     None selects the host's directories. Raises OciError and CdiError for settings that cannot be
     applied on this host.
     """
-    # A network interface is a note, not an error: only root can move it. PCI devices are left out
-    # without a note: OCI has only annotations for them.
-    notes = [
+    # Notes, not errors: the command can be useful without these devices.
+    interfaces = [
         f"network interface {each.host_name} is left out: only root can move it"
         for each in options.network_interfaces
+    ]
+    pci = [
+        f"PCI device {each.vendor_id}:{each.product_id} is left out: OCI has no field for it"
+        for each in options.pci_devices
     ]
     left = attrs.evolve(options, network_interfaces=(), pci_devices=())
     registry = None
     if left.cdi_devices:
         registry = load() if cdi is None else load([cdi])
     made = bundle(render(left, registry).config, command, rootfs)
-    return attrs.evolve(made, notes=(*notes, *made.notes))
+    return attrs.evolve(made, notes=(*interfaces, *pci, *made.notes))
 
 
 def run_with_options(
@@ -53,8 +56,7 @@ def run_with_options(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command with the settings of a container, and return the completed process.
 
-    The ``stderr`` of the process begins with a line for each setting that could not be applied. PCI
-    devices are left out without such a line.
+    The ``stderr`` of the process begins with a line for each setting that could not be applied.
     """
     made = bundle_of(options, command, rootfs, cdi)
     done = run(made, backend, capture_output=True, text=True, timeout=timeout)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.client.errors import ClientClosing, NotFound
-from devicemanager.client.work_queue import Priority, WorkQueue
+from devicemanager.client.work_queue import PausableQueue, Priority, WorkQueue
 
 
 @pytest.fixture
@@ -224,3 +224,16 @@ def test_stale_line_entry_of_a_running_key_is_skipped():
     assert queue.drain(20)
     assert done == ["slow", "urgent"]
     queue.close()
+
+
+def test_paused_view_holds_back_work_that_has_not_started(queue):
+    done, view = [], PausableQueue(queue)
+    go = occupy(queue)
+    view.put(Priority.EVENT, "a", lambda: done.append("queued"))
+    view.pause(True)
+    go()
+    assert queue.drain(20)
+    view.put(Priority.EVENT, "a", lambda: done.append("added"))
+    assert queue.drain(20) and done == []
+    view.pause(False)
+    assert queue.drain(20) and done == ["queued", "added"]

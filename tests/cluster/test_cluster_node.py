@@ -9,6 +9,7 @@ import pytest
 
 from devicemanager.apiserver.authorization import Permission
 from devicemanager.client.errors import ClusterError
+from devicemanager.cluster.driver_layouts import simulated_driver
 from devicemanager.cluster.nodes.faults import Fault, parse_faults
 from devicemanager.cluster.nodes.status import NodeStatusUpdater
 from devicemanager.core.errors import RequestError
@@ -18,6 +19,7 @@ from devicemanager.kubelet.inmemory.devices import numbered
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
+from devicemanager.testing import pod_manifest
 from devicemanager.testing.fakes import FakePlugin
 from tests.cluster.world import GPU, World
 
@@ -232,6 +234,30 @@ def test_silent_node_sends_no_request_until_it_resumes(world: World) -> None:
     assert [each["metadata"]["name"] for each in world.all("pods")] == ["meanwhile"]
     assert world.status("meanwhile")["phase"] == "Running"
     assert world.node()["status"]["allocatable"][GPU] == "3"
+
+
+def test_silent_node_also_writes_no_other_objects(world: World) -> None:
+    layout = simulated_driver("gpu.example.com", [None])
+    kubelet = InMemoryKubelet(
+        None, {GPU: 4}, clock=world.clock, drivers={layout.driver: layout.devices}
+    )
+    node = world.join(kubelet=kubelet, drivers=(layout,))
+    node.silent()
+    before = len(world.requests)
+    kubelet.admit(pod_manifest("static", {GPU: 1}))
+    kubelet.fail_device(layout.driver, "gpu-0")
+    node.reboot()
+    world.settle()
+    world.pass_time(60.0)
+    assert len(world.requests) == before
+    node.silent(False)
+    world.settle()
+    assert world.status("static-n")["reason"] == "UnexpectedAdmissionError"
+    (rebooted,) = world.events("Rebooted")
+    assert rebooted["firstTimestamp"] == "2027-01-15T08:00:00Z"
+    world.pass_time(60.0)
+    (device,) = world.all("resourceslices")[0]["spec"]["devices"]
+    assert device["taints"]
 
 
 def test_node_that_resumes_writes_only_what_changed(world: World) -> None:
@@ -473,6 +499,17 @@ def test_deleted_node_registers_again_with_on_deleted_register(world: World) -> 
     assert node.uid != first and world.leases.uids == {"n": node.uid}
     world.run("train")
     assert world.status("train")["phase"] == "Running"
+
+
+def test_deleted_silent_node_registers_again_when_it_resumes(world: World) -> None:
+    node = world.join(on_deleted="register")
+    node.silent()
+    world.call("DELETE", "/api/v1/nodes/n")
+    world.settle()
+    assert not world.all("nodes")
+    node.silent(False)
+    world.settle()
+    assert world.node()["metadata"]["uid"] == node.uid
 
 
 def test_deleted_node_stays_with_on_deleted_stay(world: World) -> None:

@@ -57,6 +57,17 @@ def test_join_publishes_numa_nodes_and_devices(world: World) -> None:
     ]
 
 
+def test_silent_node_writes_the_object_when_it_resumes(world: World) -> None:
+    node = join(world)
+    node.silent()
+    node.kubelet.fail_device(GPU, "gpu-0")
+    world.pass_time(60.0)
+    assert available(world) == ["2", "4"]
+    node.silent(False)
+    world.settle()
+    assert available(world) == ["1", "4"]
+
+
 def test_available_devices_follow_pods_and_health(world: World) -> None:
     node = join(world)
     world.run("wide", gpus=3)

@@ -175,6 +175,10 @@ def test_direct_calls_reach_the_instance(kubelet, mock_kubelet, simulated_driver
     assert kubelet.claim_info("default", "gpu").held is False
     with pytest.raises(RequestError, match=r"has no instance at /nowhere"):
         kubelet.prepare_claims(DRIVER, ["gpu"], endpoint="/nowhere")
+    simulated_driver("nic.example.com")
+    other = next(each for each in kubelet.dra_status().drivers if each.driver != DRIVER)
+    with pytest.raises(RequestError, match=rf"{DRIVER} has no instance at {other.endpoint}"):
+        kubelet.prepare_claims(DRIVER, ["gpu"], endpoint=other.endpoint)
     with pytest.raises(RequestError, match='"x" not found'):
         kubelet.prepare_claims(DRIVER, ["x"])
     with pytest.raises(RequestError, match=r"^invalid claim '/x'"):

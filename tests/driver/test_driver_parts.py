@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from devicemanager.client.errors import Unavailable
+from devicemanager.driver.api import ResourceApi
 from devicemanager.driver.health import health_message, without_old
 from devicemanager.driver.paths import DriverPaths, in_kubelet_directory
 from devicemanager.driver.services import Report
@@ -72,3 +74,29 @@ def test_settings_from_the_environment(monkeypatch, tmp_path):
     assert (made.node_name, made.rolling_update) == ("n", "u")
     assert driver_paths(made, DRIVER).service_socket == Path("/p/gpu.vendor.com/dra-u.sock")
     assert (str(made.registrar_dir), made.cdi_dir) == ("/r", tmp_path)
+
+
+class _ClosedClient:
+    """A client that was closed during a request for a claim."""
+
+    is_closing = True
+
+    def __init__(self):
+        self.requests = 0
+
+    def attempt(self, method, path, body=None, *, query=None):
+        if path.endswith("/resourceslices"):
+            return {}
+        self.requests += 1
+        assert self.requests < 5, "more requests after the end"
+        raise Unavailable("no response")
+
+    def wait(self, seconds):
+        return True
+
+
+def test_closed_client_requests_a_claim_no_more():
+    client = _ClosedClient()
+    with pytest.raises(Unavailable):
+        ResourceApi(client, DRIVER, "node-1").claim("default", "train")
+    assert client.requests == 1

@@ -30,7 +30,7 @@ from devicemanager.fleet.snapshots import snapshot_of
 from devicemanager.rehearsal import Configure, Reboot, WithoutPlugin
 from devicemanager.snapshot.model import SnapshotError
 from devicemanager.testing import pod_manifest
-from tests.fleet.made_up import EVERYTHING, GPU, TEMPLATE, claim, counters, node, pod, slice_
+from tests.fleet.made_up import EVERYTHING, GPU, QUOTA, TEMPLATE, claim, counters, node, pod, slice_
 from tests.snapshot.made_up import WHOLE
 
 
@@ -169,22 +169,30 @@ def test_usage_counts_devices_and_fragments(fleet: Fleet) -> None:
     assert kinds["node-c"][0] == "pods-rejected"
 
 
-def test_alignment_on_numa_nodes_can_prevent_pods() -> None:
-    from devicemanager.snapshot import KubeletConfig
+def with_devices_on_two_nodes(policy: str) -> Fleet:
+    """A node with four devices. g0 and g2 are allocated, g1 and g3 are free."""
+    from devicemanager.snapshot import KubeletConfig, archive
     from tests.snapshot.made_up import entry, saved
 
-    policy = {"topologyManagerPolicy": "single-numa-node"}
     snapshot = attrs.evolve(
         WHOLE,
         node="node-a",
         # g0 and g1 are on one NUMA node, g2 and g3 on the other one.
         pods=(),
         checkpoint=saved(entry("u-train", "g0"), entry("u-infer", "g2")),
-        config=KubeletConfig("c", policy, pid=1),
+        config=KubeletConfig("c", {"topologyManagerPolicy": policy}, pid=1),
     )
-    from devicemanager.snapshot import archive
+    return attrs.evolve(made(node("node-a", 4)), archives={"node-a": archive(snapshot)})
 
-    fleet = attrs.evolve(made(node("node-a", 4)), archives={"node-a": archive(snapshot)})
+
+@pytest.mark.parametrize("policy", ["none", "best-effort"])
+def test_policies_that_reject_no_pods_do_not_align(policy: str) -> None:
+    (found,) = usage(with_devices_on_two_nodes(policy))
+    assert (found.resources[0].fits, found.resources[0].aligned) == ((2, 1, 0, 0), False)
+
+
+def test_alignment_on_numa_nodes_can_prevent_pods() -> None:
+    fleet = with_devices_on_two_nodes("single-numa-node")
     (found,) = usage(fleet)
     assert (found.resources[0].free, found.resources[0].fits) == (2, (2, 0, 0, 0))
     assert found.resources[0].lost_to_alignment == (0, 1, 0, 0)
@@ -227,6 +235,26 @@ def test_a_pod_fits_where_devices_are_free_and_the_node_matches(fleet: Fleet) ->
 def test_quotas_limit_copies(fleet: Fleet) -> None:
     candidate = Candidate.of(fleet, pod_manifest("new", {GPU: 2}, namespace="ml"))
     assert list(quota(fleet, candidate)) == [("gpus", f"requests.{GPU}", 1), ("gpus", "pods", 95)]
+
+
+@pytest.mark.parametrize(
+    "scopes",
+    [
+        {"scopes": ["BestEffort"]},
+        {
+            "scopeSelector": {
+                "matchExpressions": [
+                    {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
+                ]
+            }
+        },
+    ],
+)
+def test_quota_with_scopes_is_left_out(fleet: Fleet, scopes: dict[str, Any]) -> None:
+    scoped = {**QUOTA, "spec": {**QUOTA["spec"], **scopes}}
+    fleet = attrs.evolve(fleet, objects={**fleet.objects, "resourcequotas": (scoped,)})
+    candidate = Candidate.of(fleet, pod_manifest("new", {GPU: 2}, namespace="ml"))
+    assert list(quota(fleet, candidate)) == []
 
 
 def test_claims_from_templates_are_allocated(fleet: Fleet) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from devicemanager.core.runoptions import NetworkInterface, PciDevice, RunOptions
+from devicemanager.kubelet.container_runs import bundle_of
 from devicemanager.plugin.processes.namespace import enter_container
 from devicemanager.sandbox import Bundle, SandboxError, backends, bundle, run
 
@@ -219,6 +221,18 @@ def test_notes_say_in_advance_what_needs_root(library: Path) -> None:
         "group 54321 is left out: only root can join it",
     )
     assert [each["destination"] for each in made.config["mounts"]] == ["/a"]
+
+
+def test_notes_name_typed_devices_that_are_left_out() -> None:
+    options = RunOptions(
+        network_interfaces=(NetworkInterface("eth9", "eth0"),),
+        pci_devices=(PciDevice("8086", "1572", ("0000:3b:00.0",)), PciDevice("8086", "10fb")),
+    )
+    assert bundle_of(options, ["true"], Path("/")).notes == (
+        "network interface eth9 is left out: only root can move it",
+        "PCI device 8086:1572 is left out: OCI has no field for it",
+        "PCI device 8086:10fb is left out: OCI has no field for it",
+    )
 
 
 def test_a_source_without_permission_is_a_note(

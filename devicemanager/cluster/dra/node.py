@@ -73,7 +73,7 @@ class NodeDra:
             self._slices.restarted()
         if event.kind in _WITH_DEVICES and event.pod and self._node.options.device_status:
             work = partial(self._write_devices, event.pod)
-            self._node.work_queue.put(Priority.EVENT, f"claims/{self._node.name}", work)
+            self._node.writes.put(Priority.EVENT, f"claims/{self._node.name}", work)
 
     def _write_devices(self, uid: str) -> None:
         try:

@@ -89,7 +89,7 @@ class NodeSlices:
 
     def _queue(self, work: Callable[[], None]) -> None:
         key = f"slices/{self._node.name}"
-        self._node.work_queue.put(Priority.NODE_STATUS, key, partial(self._run, work))
+        self._node.writes.put(Priority.NODE_STATUS, key, partial(self._run, work))
 
     def _run(self, work: Callable[[], None]) -> None:
         node = self._node

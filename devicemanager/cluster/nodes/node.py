@@ -14,7 +14,7 @@ from devicemanager.client.lease_controller import LeaseController
 from devicemanager.client.protocol import Api, JsonObject
 from devicemanager.client.rate_limited_warning import Warn
 from devicemanager.client.recorder import EventRecorder, EventType
-from devicemanager.client.work_queue import Priority, WorkQueue
+from devicemanager.client.work_queue import PausableQueue, Priority, WorkQueue
 from devicemanager.cluster.addresses import PodAddresses, UsedAddresses
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.dra.node import NodeDra
@@ -83,6 +83,7 @@ class ClusterNode:
         self._on_left = on_left
         self._key = f"node/{name}"
         user = name if self.options.as_nodes else None
+        writes = PausableQueue(work_queue)
         self._context = NodeContext(
             name,
             kubelet,
@@ -90,8 +91,9 @@ class ClusterNode:
             behaviour or ContainerBehaviour(),
             api,
             work_queue,
+            writes,
             clock,
-            EventRecorder(name, api, work_queue, clock, user),
+            EventRecorder(name, api, writes, clock, user),
             features or ServerFeatures(),
             addresses or PodAddresses(UsedAddresses(), self.options.pod_cidr),
             warn,
@@ -112,7 +114,7 @@ class ClusterNode:
         self._is_timed = False
         self._topology = (
             NodeTopology(
-                name, kubelet, api=api, work_queue=work_queue, uid=lambda: self._uid, warn=warn
+                name, kubelet, api=api, work_queue=writes, uid=lambda: self._uid, warn=warn
             )
             if self.options.topology
             else None
@@ -192,7 +194,12 @@ class ClusterNode:
         self._pods.reconcile()
 
     def refresh(self) -> None:
-        """Queue a check of the Node's status. The check writes the status if it has changed."""
+        """Queue a check of the Node's status. The check writes the status if it has changed.
+
+        A silent node checks nothing until it resumes.
+        """
+        if self._is_silent:
+            return
         self._context.work_queue.put(Priority.NODE_STATUS, self._key, self._update)
         if self._topology is not None:
             self._topology.refresh()
@@ -273,11 +280,15 @@ class ClusterNode:
             return
         match self.options.on_deleted:
             case "register":
-                self.join()
+                self._context.writes.put(Priority.NODE_STATUS, self._key, self._register_again)
             case "leave":
                 self._leave_by_itself("has left: its Node object was deleted")
             case "stay":
                 pass  # like a kubelet, which does not re-register: its updates fail with 404
+
+    def _register_again(self) -> None:
+        if not self._is_over:
+            self.join()
 
     def _on_forbidden(self, error: Forbidden) -> None:
         """Leave the cluster, because the node lacks a permission that it needs."""
@@ -376,9 +387,9 @@ class ClusterNode:
         self.refresh()
 
     def silent(self, silent: bool = True) -> None:
-        """Stop renewing the node's lease, writing statuses, and deleting pods.
+        """Stop all writes to the API server, as for a node without network.
 
-        With ``silent`` False, resume these writes.
+        With ``silent`` False, resume: everything that has changed in the meantime is written.
         """
         with self._lock:
             if silent == self._is_silent:
@@ -386,7 +397,7 @@ class ClusterNode:
             # Set first, so that a queued status update is also dropped.
             self._is_silent = silent
         self._leases.pause(self.name, silent)
-        self._pods.pause(silent)
+        self._context.writes.pause(silent)
         if not silent:
             self.refresh()
 

@@ -11,7 +11,7 @@ from typing import Final
 from devicemanager.client.errors import ApiError, Conflict, Forbidden, NotFound
 from devicemanager.client.protocol import Api, JsonObject
 from devicemanager.client.rate_limited_warning import Warn
-from devicemanager.client.work_queue import Priority, WorkQueue
+from devicemanager.client.work_queue import Priority, Queue
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.core.status import Health
 from devicemanager.core.topology import NumaTopology
@@ -40,7 +40,7 @@ class NodeTopology:
         kubelet: NodeKubelet,
         *,
         api: Api,
-        work_queue: WorkQueue,
+        work_queue: Queue,
         uid: Callable[[], str],
         warn: Warn,
     ) -> None:

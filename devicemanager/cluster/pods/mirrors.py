@@ -84,7 +84,7 @@ class Mirrors:
         record = self._node.kubelet.pod_store.get(PodUid(static))
         if record is None or metadata.get("deletionTimestamp"):
             delete = partial(self._delete, metadata["namespace"], metadata["name"], metadata["uid"])
-            self._node.work_queue.put(Priority.DELETION, static, delete)
+            self._node.writes.put(Priority.DELETION, static, delete)
         if record is not None:
             mirror = self._get_or_add(static, metadata["namespace"], metadata["name"])
             if not mirror.uid:
@@ -128,7 +128,7 @@ class Mirrors:
             if mirror.is_queued:
                 return
             mirror.is_queued = True
-        self._node.work_queue.put(Priority.POD_STATUS, static, lambda: self._sync(static, mirror))
+        self._node.writes.put(Priority.POD_STATUS, static, lambda: self._sync(static, mirror))
 
     def _get_or_add(self, static: str, namespace: str, name: str) -> _Mirror:
         with self._lock:

@@ -89,8 +89,6 @@ class PodState:
     timed: dict[str, float | None] | None = None
     """Start times of the containers for whose exit a timer is set, by container."""
     # Guarded by ``PodManager.lock``. The stage can be read without it.
-    is_changed: bool = False
-    """True if the pod's status can differ from the status that was written last."""
     is_queued: bool = False
     """True if a write of the status is in the work queue."""
     needs_reconcile: bool = False
@@ -208,7 +206,7 @@ class PodManager:
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self.lock = threading.Lock()
-        """Guards the dict of pods, and the fields of ``PodState`` from ``is_changed`` to ``stage``.
+        """Guards the dict of pods, and the fields of ``PodState`` from ``is_queued`` to ``stage``.
         Code that holds this lock must take no other lock, except ``UsedAddresses.lock``."""
         self._pods: dict[str, PodState] = {}
 

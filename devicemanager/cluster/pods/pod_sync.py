@@ -299,10 +299,6 @@ class PodSync:
                 pod.needs_start = False
                 self._loop.do(partial(self._admission.start_again, pod))
 
-    def pause(self, paused: bool) -> None:
-        """Pause all writes of statuses; with ``paused`` False, resume and write all changes."""
-        self._statuses.pause(paused)
-
     def close(self) -> None:
         """Stop all work for the pods. Work that is running is completed."""
         self._mirrors.close()

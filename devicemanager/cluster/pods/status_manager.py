@@ -42,7 +42,7 @@ class StatusManager:
     Thread-safe. Methods do not block; requests are sent by threads of the work queue.
     """
 
-    __slots__ = ("_closed", "_node", "_on_removed", "_paused", "_pods")
+    __slots__ = ("_closed", "_node", "_on_removed", "_pods")
 
     def __init__(
         self, node: NodeContext, pods: PodManager, on_removed: Callable[[str], None]
@@ -55,7 +55,6 @@ class StatusManager:
         self._pods = pods
         self._on_removed = on_removed
         # Guarded by ``PodManager.lock``.
-        self._paused = False
         self._closed = False
 
     @contextmanager
@@ -71,14 +70,13 @@ class StatusManager:
     def changed(self, pod: PodState) -> None:
         """Queue a write of the pod's status, unless a write is already queued."""
         with self._pods.lock:
-            pod.is_changed = True
-            if pod.holds or pod.is_queued or self._paused or self._closed:
+            if pod.holds or pod.is_queued or self._closed:
                 return
             pod.is_queued = True
         # Deletions are more urgent, because they free devices for which other pods wait.
         deletes = pod.stage is Stage.DELETING
         priority = Priority.DELETION if deletes else Priority.POD_STATUS
-        self._node.work_queue.put(priority, pod.uid, partial(self._sync, pod))
+        self._node.writes.put(priority, pod.uid, partial(self._sync, pod))
 
     def changed_later(self, pod: PodState) -> None:
         """Queue a write of the pod's status after one second."""
@@ -88,7 +86,7 @@ class StatusManager:
     def _sync(self, pod: PodState) -> None:
         with self._pods.lock:
             # Reset before the status is read, so that a later change queues another write.
-            pod.is_queued = pod.is_changed = False
+            pod.is_queued = False
             stage = pod.stage
             must_write, pod.needs_reconcile = pod.needs_reconcile, False
         if stage is Stage.DELETED or self._closed:
@@ -263,16 +261,7 @@ class StatusManager:
             if pod.needs_reconcile:
                 self.changed(pod)
 
-    # -- pause and end -----------------------------------------------------------------
-
-    def pause(self, paused: bool) -> None:
-        """Pause all writes of statuses; with ``paused`` False, resume and write all changes."""
-        with self._pods.lock:
-            self._paused = paused
-        if not paused:
-            for pod in self._pods.all():
-                if pod.is_changed:
-                    self.changed(pod)
+    # -- end ---------------------------------------------------------------------------
 
     def close(self) -> None:
         """Stop all writes of statuses. A request in flight is completed."""

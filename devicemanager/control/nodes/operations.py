@@ -189,7 +189,7 @@ def set_pressure(node: NodeControl, body: shapes.Pressures) -> None:
 
 @_on_node(_NODE + "/silent", "silent")
 def silence(node: NodeControl, body: shapes.Silence) -> None:
-    """Stop or resume lease renewals and status updates of a node."""
+    """Stop or resume all writes of a node to the API server."""
     node.silent(body.silent)
 
 

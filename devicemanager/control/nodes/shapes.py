@@ -105,11 +105,9 @@ class Pressures(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Silence(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Request to stop or resume the lease renewals and status updates of a node."""
+    """Request to stop or resume all writes of a node to the API server."""
 
-    silent: Annotated[bool, Meta(description="false: resume lease renewals and status updates")] = (
-        True
-    )
+    silent: Annotated[bool, Meta(description="false: resume all writes")] = True
 
 
 class Eviction(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

@@ -239,8 +239,9 @@ class DraManager:
     def cancel(self, uid: str) -> None:
         """Stop preparing the claims of a pod, because the pod is terminating.
 
-        As in the kubelet, the next NodePrepareResources call or request for a ResourceClaim fails
-        with ``context canceled``. The pod does not wait for a call in flight.
+        As in the kubelet, NodePrepareResources calls and requests for a ResourceClaim fail with
+        ``context canceled``. The pod does not wait for a call in flight, and its response is
+        dropped.
         """
         with self._lock:
             if uid in self._preparing:
@@ -367,7 +368,11 @@ class DraManager:
         read = [claim_of(self._claims.fetch(namespace, name)) for namespace, name in claims]
         refs = tuple([ClaimRef(each.namespace, each.name, each.uid) for each in read])
         with self._state.lock:
-            found = [each for each in self._state.drivers if endpoint == each.endpoint]
+            found = [
+                each
+                for each in self._state.drivers
+                if (each.driver, each.endpoint) == (driver, endpoint)
+            ]
             instance = found[0] if found else self._state.drivers.lookup(driver)
         if endpoint is not None and not found:
             raise DraError(f"DRA driver {driver} has no instance at {endpoint}")
@@ -519,8 +524,13 @@ class DraManager:
             lock.acquire()
 
     def _carry_out(self, effect: FetchClaim | CallDriver | WriteState, pod: PodClaims) -> Answer:
-        if pod.uid in self._canceled:
-            self._check_canceled(effect)
+        self._check_canceled(effect, pod)
+        answer = self._perform(effect)
+        # The pod can terminate while this thread waits for the response.
+        self._check_canceled(effect, pod)
+        return answer
+
+    def _perform(self, effect: FetchClaim | CallDriver | WriteState) -> Answer:
         match effect:
             case FetchClaim():
                 return claim_of(self._claims.fetch(effect.namespace, effect.name))
@@ -530,10 +540,11 @@ class DraManager:
                 self._file.write()
                 return None
 
-    @staticmethod
-    def _check_canceled(effect: FetchClaim | CallDriver | WriteState) -> None:
+    def _check_canceled(self, effect: FetchClaim | CallDriver | WriteState, pod: PodClaims) -> None:
         """Raise the error that the kubelet gets for this effect when the context of a terminating
         pod is canceled."""
+        if pod.uid not in self._canceled:
+            return
         match effect:
             case FetchClaim():
                 raise ClaimFetchError("context canceled")

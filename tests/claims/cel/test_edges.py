@@ -71,6 +71,38 @@ def test_rare_operands(text, want):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        # Results of Go's time.Duration.Seconds, strconv.ParseInt and time.ParseDuration.
+        "string(duration('1706456525ns')) == '1.7064565250000001s'",
+        "string(duration('-1706456525ns')) == '-1.7064565250000001s'",
+        "string(duration('0s')) == '0s' && string(duration('-1ns')) == '-0.000000001s'",
+        f"int('{'0' * 40}1') == 1 && int('-{'0' * 5000}12') == -12 && int('{'0' * 40}') == 0",
+        f"uint('{'0' * 40}1') == 1u",
+        f"duration('{'0' * 70}1s') == duration('1s')",
+        f"duration('1.{'0' * 70}1s') == duration('1s')",
+        "duration('0.3333333333333333333h') == duration('1200s')",
+        "duration('0.99999999999999999999999s') == duration('1s')",
+    ],
+)
+def test_conversions_as_in_go(text):
+    assert answer(text) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("int('9223372036854775808') == 0", "int"),
+        (f"int('{'9' * 40}') == 0", "int"),
+        (f"duration(dyn('{'9' * 40}h')) == duration('0')", "google.protobuf.Duration"),
+        ("duration(dyn('.s')) == duration('0')", "google.protobuf.Duration"),
+    ],
+)
+def test_conversions_that_go_rejects(text, target):
+    assert answer(text).endswith(f"type conversion error from 'string' to '{target}'")
+
+
+@pytest.mark.parametrize(
     ("text", "old", "new"),
     [
         ("dyn(1).orValue(2) == 1", True, "no such overload"),

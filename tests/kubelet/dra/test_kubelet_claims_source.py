@@ -167,6 +167,40 @@ def test_end_of_a_pod_does_not_wait_for_the_call_that_prepares_its_claims(node, 
     assert driver.prepared == {}
 
 
+def test_response_for_a_pod_that_has_ended_is_dropped(node):
+    """Another pod that waits for the same claim then calls the driver again."""
+    shared = claim("gpu", "gpu-0")
+    preparing, released = threading.Event(), threading.Event()
+    released.set()
+
+    def stored(namespace, name):
+        preparing.set()
+        assert released.wait(60)
+        return shared
+
+    driver, kubelet = node.driver(claims=stored), node.kubelet
+    kubelet.resource_claims.apply(shared)
+    for uid in ("uid-waiting", "uid-ended"):
+        kubelet.resource_claims.reserve("default", "gpu", uid)
+    driver.faults.entry_error = "no power"
+    kubelet.admit(pod("waiting"))
+    driver.faults.entry_error = ""
+    preparing.clear()
+    released.clear()
+    admitting = threading.Thread(target=lambda: kubelet.admit(pod("ended")), daemon=True)
+    admitting.start()
+    assert preparing.wait(60)
+    kubelet.terminate("uid-ended")
+    mark = kubelet.mark()
+    released.set()
+    failed = kubelet.wait_for_event("prepare-failed", pod="uid-ended", since=mark)
+    assert "rpc error: code = Canceled desc = context canceled" in failed.message
+    admitting.join(60)
+    kubelet.resync("uid-waiting")
+    assert kubelet.pod("uid-waiting").running
+    assert [call.rpc for call in driver.calls] == ["NodePrepareResources"] * 3
+
+
 def test_stop_ends_the_wait_for_a_shared_claim(node, monkeypatch):
     driver, kubelet = node.driver(), node.kubelet
     driver.faults.hang = True

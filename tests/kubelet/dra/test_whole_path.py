@@ -133,6 +133,8 @@ def test_objects_of_an_api_server_take_the_same_path(nodes, tmp_path):
             claims=lambda namespace, name: server.get("resourceclaims", name, namespace)
         )
         ready_node(server, kubelet.settings.node_name)
+        # The kubelet deletes the slices of its node at the start, in the background.
+        kubelet.wait_for_event("slices-wiped", text="deleted", after=0)
         server.create("resourceslices", offered(node, "gpu-0"))
         server.create("deviceclasses", CLASS)
         server.create("resourceclaimtemplates", template())
@@ -165,6 +167,8 @@ def test_a_node_migrates_from_a_plugin_to_a_driver_under_one_name(nodes, tmp_pat
             claims=lambda namespace, name: server.get("resourceclaims", name, namespace)
         )
         ready_node(server, name)
+        # The kubelet deletes the slices of its node at the start, in the background.
+        kubelet.wait_for_event("slices-wiped", text="deleted", after=0)
         server.create("resourceslices", offered(node, "gpu-0", "gpu-1"))
         server.create("deviceclasses", {**CLASS, "spec": {"extendedResourceName": RESOURCE}})
 

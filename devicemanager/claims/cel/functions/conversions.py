@@ -27,7 +27,8 @@ from devicemanager.claims.cel.values import (
     type_name,
 )
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,30}\Z")
+_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,30})\Z")
+"""Matches an integer. Those that do not match are larger than 64-bit integers."""
 _DOUBLE = re.compile(
     r"[+-]?(?:(?:[0-9_]+\.?[0-9_]*|\.[0-9_]+)(?:e[+-]?[0-9_]+)?|inf(?:inity)?|nan)\Z", re.I
 )
@@ -61,7 +62,8 @@ def _identity(value: Value) -> Value:
 
 
 def _parse_integer(text: str) -> int | None:
-    return int(text) if _INTEGER.match(text) else None
+    match = _INTEGER.match(text)
+    return int(match[1] + match[2]) if match else None
 
 
 def string_to_int(text: str) -> int:
@@ -135,15 +137,27 @@ def string_to_duration(text: str) -> Duration:
     total, end = 0, 0
     while end < len(rest):
         match = _DURATION_PART.match(rest, end)
-        if match is None or not (match[1] or match[3]) or len(match[0]) > 60:
+        if match is None or not (match[1] or match[3]):
             raise _fails(text, "google.protobuf.Duration")
-        fraction = match[3] or ""
-        digits = int(match[1] + fraction or "0")
-        total += digits * _UNITS[match[4]] // 10 ** len(fraction)
+        # More digits are too large in any unit.
+        whole = int(match[1].lstrip("0")[:20] or "0")
+        total += whole * _UNITS[match[4]] + _fraction(match[3] or "", _UNITS[match[4]])
         end = match.end()
     if not rest or total > 2**63 - (sign > 0):
         raise _fails(text, "google.protobuf.Duration")
     return Duration(sign * total)
+
+
+def _fraction(digits: str, unit: int) -> int:
+    """Return the nanoseconds of a fraction of a unit, with Go's rounding and its limit of digits
+    (``time.leadingFraction``)."""
+    number, scale = 0, 1.0
+    for digit in digits:
+        longer = 10 * number + int(digit)
+        if longer > 2**63:
+            break
+        number, scale = longer, 10 * scale
+    return int(number * (unit / scale))
 
 
 def _int_to_duration(number: int) -> Duration:
@@ -153,7 +167,10 @@ def _int_to_duration(number: int) -> Duration:
 
 def duration_to_string(duration: Duration) -> str:
     """Evaluate ``string(duration)``."""
-    return gotext.plain_double(duration.nanos / SECOND) + "s"
+    # Go divides only the fraction (``Duration.Seconds``), so the sum can be inexact.
+    seconds, nanos = divmod(abs(duration.nanos), SECOND)
+    number = math.copysign(seconds + nanos / SECOND, duration.nanos)
+    return gotext.plain_double(number) + "s"
 
 
 def string_to_timestamp(text: str) -> Timestamp:
