@@ -85,8 +85,8 @@ class ResourceClaims:
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Internal: return a ResourceClaim.
 
-        Raises ClaimFetchError if the claim does not exist, with the text of an API server. Also
-        raises ClaimFetchError if ``fail`` was called for the claim, with the text of that call.
+        Raises DeviceManagerError if the claim does not exist, with the text of an API server, or if
+        ``fail`` was called for the claim, with the text of that call.
         """
         with self._lock:
             if error := self._errors.get((namespace, name)):

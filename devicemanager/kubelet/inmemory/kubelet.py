@@ -205,8 +205,8 @@ class InMemoryKubelet:
         self._pods.workers.sources_ready()
 
     def self_check(self) -> None:
-        """Recompute every index of the allocated devices. Raises InternalError if a stored index
-        differs."""
+        """Recompute every index of the allocated devices. Raises DeviceManagerError if a stored
+        index differs."""
         self.manager.self_check()
 
     def _resume(self, order: Sequence[str] = ()) -> None:
