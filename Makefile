@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines coverage browser lint bench differential newest mutants attack planted damage power stress fuzz conformance site dist test-cluster
+.PHONY: setup demo test test-lines coverage browser lint bench differential newest mutants attack planted damage power stress fuzz conformance site dist image test-cluster
 .DELETE_ON_ERROR:
 
 # More workers than CPUs, because most tests wait for sockets and processes.
@@ -112,6 +112,9 @@ site: .cache/docs/.ready
 
 dist: $(READY)
 	@$(BIN)/python -m tools.dist $(if $(RELEASE),--version $(RELEASE))
+
+image: $(READY)
+	@$(BIN)/python -m tools.image $(ARGS)
 
 # Install the pinned pip first: the pip of an old Python may not have the option --group.
 $(READY): pyproject.toml constraints/dev.txt

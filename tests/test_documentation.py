@@ -116,7 +116,7 @@ def test_commands_of_page_parse(page):
                 assert not line.startswith("$"), f"{page.name}: no test for {line!r}"
 
 
-# Options of curl, kubectl, pytest and the plugins in examples.
+# Options of curl, kubectl, pytest, `make image` and the plugins in examples.
 OTHER_OPTIONS = {
     "--cpu-percent",
     "--data-binary",
@@ -125,8 +125,10 @@ OTHER_OPTIONS = {
     "--full-trace",
     "--max",
     "--overwrite",
+    "--program",
     "--raw",
     "--socket-dir",
+    "--tag",
     "--unix-socket",
     "--verbose",
 }
