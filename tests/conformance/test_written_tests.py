@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from devicemanager.cli import main
@@ -69,6 +70,14 @@ def test_other_checks_run_as_checks() -> None:
     assert 'options := []string{"--only", "A08"}\n' in go
     assert 'mockkubelet.Check(t, options, "./plugin")' in go
     assert "func start(" not in go
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_plugin_without_a_resource_is_tested_only_by_checks(language: str) -> None:
+    without = attrs.evolve(report(["./plugin"], "A02"), resources=())
+    text = written_tests(without, language).text
+    assert "resource" not in text.lower()
+    assert {"python": 'only=["A02"]', "go": '"--only", "A02"'}[language] in text
 
 
 def test_every_body_is_valid_python_with_known_limits() -> None:

@@ -93,6 +93,18 @@ def test_device_node_with_another_name(backend: str) -> None:
     assert said(shell(text, {"linux": {"devices": [device]}}), backend) == "3\nc\n"
 
 
+def test_device_node_is_a_bind_mount_of_the_host_node() -> None:
+    device = {"path": "/dev/zero", "type": "c", "major": 1, "minor": 5}
+    assert bundle({"linux": {"devices": [device]}}, ["true"]).config["mounts"] == [
+        {
+            "destination": "/dev/zero",
+            "type": "bind",
+            "source": "/dev/zero",
+            "options": ["bind", "rw", "nosuid"],
+        }
+    ]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_basic_device_nodes(backend: str) -> None:
     text = "for n in full null random tty urandom zero; do test -c /dev/$n || echo no $n; done"

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from devicemanager import ManualClock
+from devicemanager.core.errors import RequestError
 from devicemanager.testing.mock_podresources import MockPodResources, Script, Step
 from podresources import (
     Allocatable,
@@ -146,6 +147,14 @@ def test_faults_of_a_script_and_of_a_test(serve, clock):
     server.faults.set("limit-pod-resources:times=1")
     with pytest.raises(RateLimited):
         client.list()
+
+
+@pytest.mark.parametrize("line", ["restart", "restart:at=Allocate"])
+def test_faults_of_a_kubelet_are_rejected(serve, line):
+    server, _ = serve()
+    with pytest.raises(RequestError, match=r"^fault restart needs a kubelet: .* of pod-resources$"):
+        server.faults.set(line)
+    assert server.faults.list() == ()
 
 
 @pytest.fixture
