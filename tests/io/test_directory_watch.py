@@ -42,6 +42,29 @@ def test_exception_in_handler_does_not_end_watch(tmp_path):
                 pass
 
 
+def test_stop_waits_for_the_change_that_is_being_handled(tmp_path, monkeypatch):
+    handling, resumed = threading.Event(), threading.Event()
+    directory = Followed(tmp_path)
+    join = directory._worker.join
+
+    def react(change):
+        handling.set()
+        assert resumed.wait(20)
+
+    def resume_and_join(seconds):
+        # Not longer: a handler that hangs must not block the end of the program.
+        assert seconds == 0.5
+        resumed.set()
+        join(20)
+
+    monkeypatch.setattr(directory, "_react", react)
+    monkeypatch.setattr(directory._worker, "join", resume_and_join)
+    with directory:
+        (tmp_path / "a").touch()
+        assert handling.wait(20)
+    assert resumed.is_set() and not directory._worker.is_alive()
+
+
 @pytest.mark.parametrize(
     ("create", "error", "what"),
     [
