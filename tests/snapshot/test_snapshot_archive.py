@@ -201,6 +201,16 @@ def test_decompression_stops_at_the_limit(monkeypatch):
     assert most < 8 << 20
 
 
+def test_archive_may_have_the_largest_size(monkeypatch):
+    data = archive(WHOLE)
+    size = len(gzip.decompress(data))
+    monkeypatch.setattr(layout, "MAX_UNPACKED", size)
+    assert read_snapshot(data) == WHOLE
+    monkeypatch.setattr(layout, "MAX_UNPACKED", size - 1)
+    with pytest.raises(SnapshotError, match=f"decompressed size exceeds {size - 1} bytes$"):
+        read_snapshot(data)
+
+
 def test_number_of_files_is_limited():
     index = {layout.INDEX: b"{}"}
     most = index | {f"f{number}": b"" for number in range(63)}
