@@ -7,6 +7,8 @@ import copy
 import pytest
 
 from devicemanager.apiserver.offline import check_objects
+from devicemanager.objects.dra.formats import fully_qualified_name
+from devicemanager.objects.dra.metadata import updated_metadata
 from tests.apiserver.real_answers.objects import DROP, changed, slice_
 from tests.apiserver.real_answers.running import recorded
 from tests.apiserver.real_answers.table import Call, calls
@@ -47,3 +49,59 @@ def test_slice_can_select_a_node_by_name(operator: str) -> None:
     nodes = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     value = changed(slice_(nodeSelector=nodes), {"spec.nodeName": DROP})
     assert check_objects([value]).problems == []
+
+
+OLD = {"name": "a", "namespace": "n", "uid": "u", "finalizers": ["x.com/old"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "errors"),
+    [
+        ({}, []),
+        ({"labels": {"a": "b"}, "annotations": {"A/b": "any value"}}, []),
+        ({"name": "b"}, ['metadata.name: Invalid value: "b": field is immutable']),
+        ({"uid": None}, ["metadata.uid: Invalid value: null: field is immutable"]),
+        ({"labels": {"a": "-"}}, ["metadata.labels: Invalid value"]),
+        ({"annotations": {"-": ""}}, ["metadata.annotations: Invalid value"]),
+        ({"annotations": {"a": "x" * (1 << 18)}}, ["metadata.annotations: Too long"]),
+        ({"annotations": {"a": "x" * ((1 << 18) - 1)}}, []),
+        (
+            {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p"}]},
+            ["metadata.ownerReferences[0].uid: Required value: must not be empty"],
+        ),
+        ({"finalizers": ["x.com/new", "x.com/old"]}, []),
+    ],
+)
+def test_metadata_of_an_update(change: dict[str, object], errors: list[str]) -> None:
+    found = [str(each) for each in updated_metadata({**OLD, **change}, OLD)]
+    assert len(found) == len(errors)
+    assert all(text.startswith(start) for text, start in zip(found, errors, strict=True))
+
+
+def test_deleted_object_gets_no_new_finalizer() -> None:
+    old = {**OLD, "deletionTimestamp": "2026-01-31T12:00:00Z"}
+    assert not list(updated_metadata({**old, "finalizers": []}, old))
+    (error,) = updated_metadata({**old, "finalizers": ["x.com/b", "x.com/old", "x.com/a"]}, old)
+    assert str(error) == (
+        "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being "
+        'deleted, found new finalizers []string{"x.com/a", "x.com/b"}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "errors"),
+    [
+        ("x.com/a", []),
+        ("/a", ['f: Invalid value: "": prefix must not be empty']),
+        ("x.com/", ['f: Invalid value: "": name must not be empty']),
+        (
+            "a",
+            [
+                'f: Invalid value: "a": a fully qualified name must be a domain and a name '
+                "separated by a slash"
+            ],
+        ),
+    ],
+)
+def test_fully_qualified_name_has_two_parts(name: str, errors: list[str]) -> None:
+    assert [str(each) for each in fully_qualified_name("f", name)] == errors
