@@ -156,6 +156,7 @@ def test_quotas_that_do_not_limit_the_copies_are_left_out(
     argv = ["fleet", "fits", "pod.yaml", "fleet.tar.gz", "--replicas", replicas, "-o", "json"]
     data = json.loads(run(capsys, *argv)[1])
     assert [each["pods"] for each in data["quotas"]] == quotas
+    assert data["basis"].startswith("kubelet 1.36.1")
     assert (data["replicas"], data["pods"]) == (int(replicas), 2)
 
 
