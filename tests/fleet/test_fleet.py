@@ -276,6 +276,15 @@ def test_node_whose_healthy_devices_are_all_used_has_no_problem() -> None:
     assert (found.findings, found.resources[0].free) == ((), 0)
 
 
+def test_devices_that_only_the_capacity_has_are_unhealthy() -> None:
+    one = node("node-a", 4)
+    del one["status"]["allocatable"][GPU]
+    (found,) = usage(made(one))
+    (gpus,) = found.resources
+    assert (gpus.capacity, gpus.healthy, gpus.free, gpus.aligned) == (4, 0, 0, False)
+    assert [each.text for each in found.findings] == [f"unhealthy devices of {GPU}: 4 of 4"]
+
+
 def test_alignment_is_considered_if_a_free_device_has_a_numa_node() -> None:
     devices = [ContainerDevices(GPU, ("g1",), (0,)), ContainerDevices(GPU, ("g3",))]
     for offered, is_aligned in ((devices, True), (devices[1:], False)):
@@ -375,6 +384,46 @@ def test_a_pod_fits_where_devices_are_free_and_the_node_matches(fleet: Fleet) ->
 def test_quotas_limit_copies(fleet: Fleet) -> None:
     candidate = Candidate.of(fleet, pod_manifest("new", {GPU: 2}, namespace="ml"))
     assert list(quota(fleet, candidate)) == [("gpus", f"requests.{GPU}", 1), ("gpus", "pods", 95)]
+
+
+def limits_of(hard: dict[str, str], used: dict[str, str], **changes: Any) -> list[int]:
+    """Return the number of copies of a pod that a quota with these amounts allows."""
+    value = {
+        "metadata": {"name": "q", "namespace": "ml"},
+        "spec": {"hard": hard, **changes},
+        "status": {"used": used},
+    }
+    fleet = attrs.evolve(made(), objects={"resourcequotas": (value,)})
+    one = pod_manifest("new", {GPU: 2, "cpu": "500m", "memory": "1Gi"}, namespace="ml")
+    return [count for _, _, count in quota(fleet, Candidate.of(fleet, one))]
+
+
+@pytest.mark.parametrize(
+    ("key", "hard", "used", "expected"),
+    [
+        ("pods", "3", "1", [2]),
+        ("count/pods", "3", "1", [2]),
+        ("cpu", "2", "0", [4]),
+        ("requests.cpu", "2", "600m", [2]),
+        ("limits.cpu", "2", "2", [0]),
+        ("limits.memory", "4Gi", "6Gi", [0]),
+        ("memory", "4Gi", "1Gi", [3]),
+        (f"requests.{GPU}", "5", "0", [2]),
+        ("configmaps", "1", "1", []),
+        ("requests.vendor.com/nic", "0", "0", []),
+    ],
+)
+def test_each_resource_of_a_quota_limits_copies(
+    key: str, hard: str, used: str, expected: list[int]
+) -> None:
+    assert limits_of({key: hard}, {key: used}) == expected
+
+
+def test_missing_amounts_scopes_and_invalid_amounts_of_a_quota() -> None:
+    assert limits_of({"pods": "3"}, {}) == [3]
+    assert limits_of({"pods": "3"}, {}, scopes=["BestEffort"]) == []
+    with pytest.raises(FleetError, match=r"^invalid quantity 'many' in a ResourceQuota: "):
+        limits_of({"pods": "many"}, {})
 
 
 def test_claims_from_templates_are_allocated(fleet: Fleet) -> None:

@@ -21,6 +21,7 @@ from devicemanager.snapshot import layout
 from devicemanager.snapshot.model import (
     KubeletConfig,
     Listening,
+    LoggedPod,
     PodDirectories,
     Snapshot,
     SocketSeen,
@@ -529,6 +530,20 @@ def test_checkpoint_before_1_20_is_not_called_damaged():
     content["Checksum"] = checksum_v1(old)
     kinds = findings(evolve(checkpoint=json.dumps(content).encode(), pods=(), directories=None))
     assert "format of kubelets before v1.20" in kinds[0].message
+
+
+def test_each_container_with_more_devices_in_the_checkpoint_is_found():
+    # PodResources does not show the init container of the first entry.
+    data = saved(
+        entry("u-train", "g3", container="init"),
+        entry("u-train", "g0", "g1", "g2"),
+        entry("u-infer", "g2", "g3"),
+    )
+    names = (LoggedPod("ml", "train", "u-train"), LoggedPod("ml", "infer", "u-infer"))
+    directories = PodDirectories(("u-infer", "u-train"), names)
+    found = findings(evolve(checkpoint=data, directories=directories))
+    only = [each.devices for each in found if each.kind is Kind.ONLY_IN_CHECKPOINT]
+    assert only == [("g2",), ("g3",)]
 
 
 def test_pods_are_only_possibly_gone_without_the_pod_directory():

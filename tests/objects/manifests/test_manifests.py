@@ -280,6 +280,8 @@ def test_pod_without_uid_gets_stable_one() -> None:
     pod = parse(with_metadata(name="train", namespace="ml"))
     assert pod.uid == stable_uid("ml", "train") == "f7b4707b-812c-8ad2-90fe-293cc71f1d46"
     assert stable_uid("ml", "train2") != pod.uid != stable_uid("default", "train")
+    made = [uuid.UUID(stable_uid("ml", f"train-{number}")) for number in range(20)]
+    assert {(each.version, each.variant) for each in made} == {(8, uuid.RFC_4122)}
     assert str(uuid.UUID(pod.uid)) == pod.uid
     assert parse(with_metadata(name="a"), default_uid="{}-{}".format).uid == "default-a"
 
@@ -634,6 +636,23 @@ def test_expanded_aliases_are_limited(merge: bool) -> None:
         many = ", ".join([f"*a{level - 1}"] * 10)
         lines.append(f"a{level}: &a{level} " + (f"{{<<: [{many}]}}" if merge else f"[{many}]"))
     assert line_of("\n".join(lines)) == "more than 200000 values after aliases are expanded"
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("a", 1),
+        ("[a, b]", 3),
+        ("{a: b}", 3),
+        ("[&x a, *x, *x]", 4),
+        ("[&x [a, b], *x]", 7),
+        ("a: &x {b: c}\nd: *x\n", 9),
+    ],
+)
+def test_values_are_counted_after_aliases_are_expanded(text: str, nodes: int) -> None:
+    assert len(load_documents(text, max_nodes=nodes)) == 1
+    with pytest.raises(ManifestError, match=f"^more than {nodes - 1} values after aliases"):
+        load_documents(text, max_nodes=nodes - 1)
 
 
 def test_text_may_have_the_largest_size() -> None:
