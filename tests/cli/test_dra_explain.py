@@ -171,7 +171,9 @@ def test_state_is_a_table_of_drivers_and_claims(kubelet, driver, capsys):
     kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
     assert main(["dra", "state"]) == 0
     rows = [each.split() for each in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["DRIVER", "SERVICE", "HEALTH", "CONNECTED", "ENDPOINT"]
     assert rows[1][:4] == ["gpu.example.com", "v1", "v1", "yes"]
+    assert rows[-2] == ["NAMESPACE", "CLAIM", "STATE", "PODS", "DEVICES"]
     assert rows[-1] == ["default", "gpu", "prepared", "uid-train", "gpu.example.com/mock/gpu-0"]
 
 

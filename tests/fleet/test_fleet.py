@@ -18,6 +18,7 @@ from devicemanager.fleet import (
     Fleet,
     FleetError,
     collect_fleet,
+    fields,
     fit,
     fleet_archive,
     read_fleet,
@@ -164,6 +165,22 @@ def test_wrong_type_in_an_object_is_one_clear_line(
     with pytest.raises(FleetError, match=rf"^f: {plural}\.json: item 0: .*{text}") as raised:
         read_fleet(fleet_archive(broken), "f")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"name": "a", "secret": "s", "labels": None}, {"name": "a"}),
+        ({"list": [{"name": "a", "secret": "s"}, 7]}, {"list": [{"name": "a"}, 7]}),
+        # Wrong types are kept, so that reading the archive names them.
+        ({"list": {"name": "a"}}, {"list": {"name": "a"}}),
+        ("text", "text"),
+    ],
+)
+def test_only_named_fields_are_kept(value: Any, expected: Any) -> None:
+    text = fields.KINDS["nodes"]["metadata"]["name"]
+    known = {"name": text, "labels": text, "list": [{"name": text}]}
+    assert fields.kept(value, known) == expected
 
 
 def test_other_data_is_not_a_fleet() -> None:
@@ -452,6 +469,7 @@ def test_all_nodes_are_rehearsed_with_their_version(fleet: Fleet) -> None:
     assert found["node-a"].loses_pods
     assert any("older pods have the lowest IDs" in each for each in train.assumptions)
     assert {each.basis.partition(",")[0] for each in train.statements} == {"1.36.1"}
+    assert {each.problem for each in found.values()} == {""}
 
 
 def test_a_step_that_a_node_cannot_do_is_its_problem(fleet: Fleet) -> None:

@@ -94,6 +94,14 @@ def test_failed_first_scan_ends_watch(tmp_path, monkeypatch, create, error, what
     assert directory._watch._observer is None
 
 
+def test_only_a_directory_is_followed(tmp_path):
+    (tmp_path / "file").touch()
+    for name, why in (("file", "Not a directory"), ("none", "No such file or directory")):
+        with pytest.raises(DeviceManagerError) as raised:
+            Followed(tmp_path / name).start()
+        assert str(raised.value) == f"test directory {tmp_path / name}: {why}"
+
+
 def test_failed_thread_start_ends_watch(tmp_path, monkeypatch):
     directory = Followed(tmp_path)
     start = threading.Thread.start
