@@ -242,12 +242,16 @@ def _mount(each: Mapping[str, Any]) -> None:
         set_read_only(target, True, recursive=True)
 
 
+_STATUS_OF_HOOKS = {"startContainer": "created", "poststart": "running", "poststop": "stopped"}
+"""Status of the container while a hook of this kind runs; ``creating`` for all others."""
+
+
 def _call_hooks(hooks: Iterable[Mapping[str, Any]], kind: str) -> None:
     # The state that the OCI specification defines for hooks.
     state = {
         "ociVersion": "1.0.2",
         "id": "container",
-        "status": "stopped" if kind == "poststop" else "created",
+        "status": _STATUS_OF_HOOKS.get(kind, "creating"),
         "pid": os.getpid(),
         "bundle": str(_STAGE),
     }

@@ -55,7 +55,7 @@ def listener_of(path: Path) -> SocketSeen:
             return SocketSeen(shown, Listening.DEAD)
         reason = getattr(error, "strerror", None) or str(error)
         return SocketSeen(shown, Listening.UNKNOWN, problem=reason)
-    return SocketSeen(shown, Listening.LISTENING, pid or None, _name_of(pid) if pid else None)
+    return SocketSeen(shown, Listening.LISTENING, pid, _name_of(pid) if pid else None)
 
 
 def text_of(path: Path | str) -> str:
@@ -63,8 +63,8 @@ def text_of(path: Path | str) -> str:
     return os.fsencode(path).decode(errors="replace")
 
 
-def _listener(path: Path) -> int:
-    """Return the ID of the process that listens; 0 if the process is not visible. Raises
+def _listener(path: Path) -> int | None:
+    """Return the ID of the process that listens; None if the process is not visible. Raises
     OSError."""
     with contextlib.ExitStack() as stack:
         directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -76,11 +76,11 @@ def _listener(path: Path) -> int:
         try:
             probe.connect(f"/proc/self/fd/{directory}/{path.name}")
         except BlockingIOError:
-            return 0  # its backlog is full, so a process is listening
+            return None  # its backlog is full, so a process is listening
         # The kernel returns the ID of the process that called listen().
         data = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid: int = _CREDENTIALS.unpack(data)[0]
-        return pid
+        # The ID is 0 if the process is in another PID namespace.
+        return _CREDENTIALS.unpack(data)[0] or None
 
 
 def _name_of(pid: int) -> str | None:

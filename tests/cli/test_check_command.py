@@ -126,8 +126,11 @@ def test_repeating_command_has_every_option() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["check"], "the plugin's command is missing"),
-        (["check", "--driver"], "the driver's command is missing"),
+        (["check"], "the plugin's command is missing: use `devicemanager check -- COMMAND`"),
+        (
+            ["check", "--driver"],
+            "the driver's command is missing: use `devicemanager check --driver -- COMMAND`",
+        ),
         (["check", "--driver", "--", "x", "{kubeconf}"], "did you mean {kubeconfig}?"),
         (["check", "--only", "Z", "--", "x"], "unknown check 'Z'"),
         (["check", "--report", "pdf=x", "--", "x"], "unknown report format 'pdf'"),

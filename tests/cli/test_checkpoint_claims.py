@@ -8,12 +8,13 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from checkpoint import dra
 from checkpoint.dra import ClaimState, Device, DriverState, State
 from devicemanager.cli import main
-from devicemanager.snapshot import archive
+from devicemanager.snapshot import archive, layout
 from podresources import Container, DynamicResource, MemorySource, Pod, PodResourcesServer
 from tests.snapshot import made_up
 
@@ -179,3 +180,21 @@ def test_state_file_of_a_snapshot(file: Path, capsys: Any) -> None:
     assert (status, out.splitlines()[0]) == (0, "claim ml/shared (UID uid-shared)")
     assert "ml/train (u-train)" in out
     assert run(capsys, "show", str(snapshot))[1].startswith("pod ")
+
+
+@pytest.mark.parametrize(
+    ("problem", "why"), [("Permission denied", ": Permission denied"), (None, "")]
+)
+def test_snapshot_without_the_state_file(
+    problem: str | None, why: str, tmp_path: Path, capsys: Any
+) -> None:
+    parts = tuple(
+        attrs.evolve(each, problem=problem) if each.name == layout.DRA_STATE else each
+        for each in made_up.PARTS
+    )
+    snapshot = attrs.evolve(made_up.WHOLE, dra_state=None, parts=parts if problem else ())
+    path = tmp_path / "node.tar.gz"
+    path.write_bytes(archive(snapshot))
+    status, _, err = run(capsys, "show", str(path), "--dra")
+    text = f"{path}: the snapshot has no dra_manager_state{why}"
+    assert (status, err) == (2, f"devicemanager: error: {text}\n")

@@ -133,6 +133,12 @@ def test_validate_prints_one_line_per_error(tmp_path: Path, capsys: Any) -> None
         assert (status, out) == (2, "")
         more = "; and 2 more errors: `devicemanager claims validate` lists them\n"
         assert err == f"devicemanager: error: {lines[0]}{more}"
+    bad.write_text(yaml.safe_dump(pool("p", ["a", "a", "a"])))
+    lines = run(capsys, "validate", str(bad))[1].splitlines()
+    _, _, err = run(capsys, "list", "--claims", str(bad))
+    assert len(lines) == 2
+    more = "; and 1 more error: `devicemanager claims validate` lists them\n"
+    assert err == f"devicemanager: error: {lines[0]}{more}"
 
 
 def test_validate_notes_missing_references(tmp_path: Path, capsys: Any) -> None:

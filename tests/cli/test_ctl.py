@@ -187,6 +187,25 @@ def test_failed_waits_exit_with_1(ctl):
     assert said.startswith("waited 0.01 s for the event registered")
 
 
+def test_wait_for_an_unknown_pod_ends_at_once(ctl):
+    words = ["wait", "pod", "x", "--timeout", "60"]
+    assert "unknown pod 'x'" in ctl(*words, "--phase", "Running", status=2)
+    assert ctl(*words, "--phase", "Deleted") == ""
+
+
+def test_client_waits_longer_than_the_kubelet(ctl, monkeypatch):
+    asked = []
+
+    def ask(client, name, *path, timeout=0.0, **_):
+        asked.append(timeout)
+
+    monkeypatch.setattr("devicemanager.control.client.MockKubeletClient.ask", ask)
+    ctl("wait", "resource", GPU, "--timeout", "40")
+    ctl("wait", "resource", GPU, "--timeout", "5")
+    # The time for a wait comes on top of that for other calls.
+    assert asked[0] - asked[1] == 35
+
+
 def test_fault_actions(ctl):
     assert ctl("fault", "set", "reject-register:times=2", "hang-register") == (
         "fault 1 set: reject-register:times=2\nfault 2 set: hang-register\n"

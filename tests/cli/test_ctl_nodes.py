@@ -146,8 +146,12 @@ def test_show_formats(world, nodes):
         ["PIDPressure", "False"],
         ["Ready", "True"],
     ]
-    assert resources.splitlines()[1].split() == [GPU, "4", "4", "2"]
-    train, more = pods.splitlines()[1:]
+    assert [line.split() for line in resources.splitlines()] == [
+        ["RESOURCE", "CAPACITY", "ALLOCATABLE", "ALLOCATED"],
+        [GPU, "4", "4", "2"],
+    ]
+    headings, train, more = pods.splitlines()
+    assert headings.split()[:3] == ["NAMESPACE", "NAME", "STATUS"]
     assert train.split() == ["default", "train", "Running", "-", "gpu-0,gpu-1", uid, "-"]
     assert more.split()[:5] == ["default", "more", "Failed", "UnexpectedAdmissionError", "-"]
     assert more.endswith("Available: 2, which is unexpected")
@@ -260,6 +264,9 @@ def test_wrong_node_name_changes_no_node(world, nodes):
         (["pressure", "a"], "one of the arguments --condition --off is required"),
         (["pressure", "a", "--condition", "Heat"], "invalid choice: 'Heat'"),
         (["leave", "a", "--how", "never"], "invalid choice: 'never'"),
+        (["scale", "gpu=1000000"], "invalid kind 'gpu=1000000': expected KIND=COUNT"),
+        (["scale", "gpu=-1"], "invalid kind 'gpu=-1': expected KIND=COUNT"),
+        (["scale", "=1"], "invalid kind '=1': expected KIND=COUNT"),
         ([], "the following arguments are required: ACTION"),
     ],
 )
@@ -267,6 +274,10 @@ def test_user_errors(world, nodes, words, text):
     world.run("train", "a")
     assert text in nodes(*words, status=2).splitlines()[-1]
     assert set(world.nodes) == {"a", "b"}
+
+
+def test_number_of_nodes_of_a_kind_has_at_most_six_digits():
+    assert ctl_nodes._scaled("a=b=999999") == ("a=b", 999_999)
 
 
 def test_choices_are_those_of_the_operations():

@@ -159,7 +159,7 @@ def test_json(kubelet, driver, capsys):
     found = json.loads(capsys.readouterr().out)
     assert (found["schema"], found["sandbox"]) == ("devicemanager.pod-claims/v1", True)
     assert found["claims"][0]["state"] == "prepared"
-    assert main(["dra", "state", "-o", "json"]) in (0, None)
+    assert main(["dra", "state", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["driver"] for each in found["drivers"]] == ["gpu.example.com"]
     assert found["claims"][0]["devices"][0]["cdi_devices"] == [
@@ -169,9 +169,11 @@ def test_json(kubelet, driver, capsys):
 
 def test_state_is_a_table_of_drivers_and_claims(kubelet, driver, capsys):
     kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
-    main(["dra", "state"])
+    assert main(["dra", "state"]) == 0
     rows = [each.split() for each in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["DRIVER", "SERVICE", "HEALTH", "CONNECTED", "ENDPOINT"]
     assert rows[1][:4] == ["gpu.example.com", "v1", "v1", "yes"]
+    assert rows[-2] == ["NAMESPACE", "CLAIM", "STATE", "PODS", "DEVICES"]
     assert rows[-1] == ["default", "gpu", "prepared", "uid-train", "gpu.example.com/mock/gpu-0"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,16 @@ def test_lists_of_slices_and_pools(write: Any, capsys: Any) -> None:
     ]
     pools = json.loads(run(capsys, "dra", "pools", path, "-o", "json")[1])["pools"]
     assert (pools[0]["complete"], pools[0]["obsolete_slices"]) == (False, 1)
+
+
+def test_wide_list_of_slices_has_the_names_of_devices(write: Any, capsys: Any) -> None:
+    two = f"{SLICE}  - name: gpu-1\n"
+    before, _, _ = SLICE.replace("name: s}", "name: t}").partition("  devices:")
+    counters = f"{before}  sharedCounters: [{{name: a}}, {{name: b}}]\n"
+    out = run(capsys, "dra", "slices", write(f"{two}---\n{counters}"), "-o", "wide")[1]
+    header, *rows = [re.split(r"\s{2,}", line) for line in out.splitlines()]
+    assert header[-2:] == ["DEVICES", "DEVICE NAMES"]
+    assert [row[-2:] for row in rows] == [["2", "gpu-0, gpu-1"], ["2 counter sets", "-"]]
 
 
 def test_files_without_the_objects_are_an_error(write: Any, capsys: Any) -> None:

@@ -275,6 +275,40 @@ def test_unusable_slices_are_a_one_line_error(tmp_path, slices, flags, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "host", "prefix"),
+    [
+        ({"demo": True}, "worker", "virtual"),
+        ({"shard": (0, 3)}, "worker", "virtual"),
+        ({"shards": 3}, "worker", "virtual"),
+        ({}, "Worker_1.example.com", "virtual-worker-1"),
+        ({}, "-", "virtual"),
+        ({}, "a" * 29 + "-b", "virtual-" + "a" * 29),
+        ({}, "a" * 31, "virtual-" + "a" * 30),
+    ],
+)
+def test_default_names_have_the_host_unless_several_machines_share_them(
+    given, host, prefix, monkeypatch
+):
+    monkeypatch.setattr("socket.gethostname", lambda: host)
+    args = argparse.Namespace(**{"demo": False, "shard": None, "shards": None, **given})
+    assert join_options._default_prefix(args) == prefix
+
+
+@pytest.mark.parametrize(("nodes", "expected"), [(1, join._DEMO_NODES), (2, 2)])
+def test_demo_has_several_nodes_with_devices(nodes, expected):
+    parser = argparse.ArgumentParser()
+    join.add(parser.add_subparsers())
+    args = parser.parse_args(["join", "--demo", "--nodes", str(nodes)])
+    join._set_flags(args)
+    assert (args.nodes, len(args.simulate)) == (expected, 1)
+    assert args.job_duration is not None
+    args = parser.parse_args(["join", "--demo", "--simulate", "a.b/c=1", "--job-duration", "0"])
+    given = (args.simulate, args.job_duration)
+    join._set_flags(args)
+    assert (args.simulate, args.job_duration) == given
+
+
 def test_http_without_an_address_serves_at_the_default(monkeypatch):
     # The command's own default is a fixed port, which another test may use.
     assert join_options.HTTP_DEFAULT == "127.0.0.1:10255"

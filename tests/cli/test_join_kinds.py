@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -82,6 +83,7 @@ def test_nodes_of_all_kinds_have_different_addresses(kinds):
         ({"name": "a", "labels": {"a": "b c"}}, "kind a: invalid label 'a=b c'"),
         ({"name": "a", "taints": [{"key": "k"}]}, "kind a: invalid taint {'key': 'k'}: expected"),
         ({"name": "a", "capacity": {"cpu": "x"}}, "kind a: invalid capacity cpu: 'x': use a form"),
+        ({"name": "a", "devices": [1]}, "kind a: invalid devices [1]: expected devices such as {"),
         ({"name": "a", "devices": {"cpu": 1}}, "kind a: invalid resource 'cpu': expected a name"),
         ({"name": "a", "devices": {"v.com/g": "x"}}, "kind a: invalid devices 'v.com/g=x'"),
         ({"name": "a", "drivers": [{"name": "d"}]}, "kind a: invalid driver {'name': 'd'}"),
@@ -115,9 +117,16 @@ def test_kinds_have_different_names(kinds):
         kinds({"kinds": [{"name": "a"}, {"name": "a"}]})
 
 
-def test_kinds_exclude_flags_for_devices(kinds):
+@pytest.mark.parametrize("flags", [["--simulate", "vendor.com/gpu=1"], ["--full", "1"]])
+def test_kinds_exclude_flags_for_devices(kinds, flags):
     with pytest.raises(CommandError, match="--full and --simulate cannot be used with -f"):
-        kinds(KINDS, "--simulate", "vendor.com/gpu=1")
+        kinds(KINDS, *flags)
+
+
+def test_kinds_exclude_a_fleet():
+    args = argparse.Namespace(adopt=None, file="nodes.yaml")
+    with pytest.raises(CommandError, match="-f and --fleet exclude each other: use one of them"):
+        join_options.node_kinds(args, SimpleNamespace())
 
 
 def test_kinds_are_scaled_while_they_run(kinds, tmp_path):

@@ -6,8 +6,11 @@ import json
 import re
 from typing import Any
 
-from devicemanager.cli.kubelet_log import KubeletLog
+from devicemanager.cli.kubelet_log import KubeletLog, _devices_text
+from devicemanager.core.ids import DeviceId, ResourceName
+from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.events.stream import Event, EventKind
+from devicemanager.kubelet.pods.admission import ContainerOutcome
 
 EVENT = Event(100.5, EventKind.REJECTED, "no room", "vendor.com/gpu", "uid", {"requested": 2})
 
@@ -60,3 +63,16 @@ def test_dropped_lines_are_counted() -> None:
     }
     shown = KubeletLog(False).dropped(3).partition(" ")[2]
     assert shown == f"warning: output-dropped: {text}\n"
+
+
+def test_devices_of_a_container_are_those_of_plugins_and_of_claims() -> None:
+    held = {
+        ResourceName(name): AllocatedDevices({0: frozenset(map(DeviceId, ids))}, None)
+        for name, ids in (("v.com/nic", ["n-1"]), ("v.com/gpu", ["g-2", "g-1"]))
+    }
+    claims = {"b": ("p/d-1", "p/d-0"), "a": ("p/d-2",)}
+    given = ContainerOutcome("main", held, claims=claims)
+    assert _devices_text(given) == (
+        "v.com/gpu g-1,g-2; v.com/nic n-1; claim a p/d-2; claim b p/d-1,p/d-0"
+    )
+    assert _devices_text(ContainerOutcome("main", {})) == "no devices"

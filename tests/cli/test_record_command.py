@@ -60,6 +60,14 @@ def test_plugin_with_the_fixed_path_of_a_node_finds_the_recorder(run, mock_kubel
     assert stop(recorder)[0] == 0
 
 
+def test_command_finds_the_recorder_by_its_variable(run, mock_kubelet, tmp_path):
+    place = ["--kubelet-dir", mock_kubelet.plugin_dir, "-o", tmp_path / "r.ndjson"]
+    script = 'test "$DEVICE_PLUGIN_DIRECTORY" = "$1" && exit 7'
+    recorder = run("record", *place, "--", "sh", "-c", script, "sh", "{plugin_dir}")
+    recorder.communicate(timeout=DEADLINE)
+    assert recorder.returncode == 7
+
+
 def test_recorded_plugin_is_replayed_in_the_same_directory(run, mock_kubelet, tmp_path):
     """The plugin needs no other path: it finds the recorder in the kubelet's directory."""
     file, directory = tmp_path / "r.ndjson", mock_kubelet.plugin_dir

@@ -122,7 +122,7 @@ def test_moved_devices_are_lines(capsys: Any) -> None:
         (["--admit", "none.yaml"], "none.yaml"),
         (["--without-plugin", "x"], "unknown resource x: the node has vendor.com/gpu"),
         (["--devices", "vendor.com/gqu=4"], "unknown resource vendor.com/gqu: the node has"),
-        ([], "no step is given: add one, such as --restart or --reboot"),
+        ([], "error: no step is given: add one, such as --restart or --reboot"),
     ],
 )
 def test_invalid_step_is_one_line(argv: list[str], line: str, capsys: Any) -> None:

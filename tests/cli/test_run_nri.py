@@ -66,3 +66,16 @@ def test_plugin_adjusts_the_containers_of_a_kubelet(tmp_path):
 def test_nri_needs_a_root(capsys):
     assert main(["run", "--nri"]) == 2
     assert "--nri needs --root" in capsys.readouterr().err
+
+
+def test_command_in_a_container_finds_the_socket_of_nri(tmp_path):
+    (tmp_path / "device-plugins").mkdir()
+    words = [sys.executable, "-m", "devicemanager.cli", "exec", "--root", str(tmp_path), "--"]
+    words += ["sh", "-c", "ls /var/run/nri 2>/dev/null"]
+    for names in ("", "nri.sock\n"):
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+        if not names and "nri.sock" in done.stdout:
+            pytest.skip("this machine has a socket of NRI")
+        assert done.stdout == names
+        (tmp_path / "nri").mkdir(exist_ok=True)
+        (tmp_path / "nri/nri.sock").touch()

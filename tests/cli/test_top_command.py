@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from devicemanager.cli import main
+from devicemanager.cli.top import _Poller
 from podresources import (
     Allocatable,
     ClaimResource,
@@ -15,6 +18,7 @@ from podresources import (
     ContainerDevices,
     DynamicResource,
     MemorySource,
+    NotServing,
     Pod,
     PodResourcesServer,
 )
@@ -116,3 +120,30 @@ def test_colors_are_only_for_terminals(socket, capsys, monkeypatch):
     with PodResourcesServer(node("a"), socket):
         assert main(["top", "--once", "--socket", str(socket)]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_notice_says_since_when_the_view_is_old(monkeypatch):
+    results = iter(["first", NotServing("a"), NotServing("b"), "second", NotServing("c")])
+    times, notices, over = iter(["10:00:00", "10:00:05"]), [], threading.Event()
+
+    def fetch(client, view):
+        result = next(results)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def changed(notice):
+        notices.append(notice)
+        if len(notices) == 4:
+            poller._closing.set()
+            over.set()
+
+    monkeypatch.setattr("devicemanager.cli.top._fetch", fetch)
+    monkeypatch.setattr("time.strftime", lambda form: next(times))
+    poller = _Poller(mock.Mock(), mock.Mock(), 0.0)
+    assert poller.latest == "first"
+    poller.changed = changed
+    with poller:
+        assert over.wait(20)
+    assert notices == ["since 10:00:00: a", "since 10:00:00: b", "", "since 10:00:05: c"]
+    assert poller.latest == "second"

@@ -92,6 +92,14 @@ def test_other_checks_run_with_the_options_of_the_run(tmp_path: Path) -> None:
     assert "limits" not in usual and "seed" not in usual and "hardware" not in usual
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_plugin_without_a_resource_is_tested_only_by_checks(language: str) -> None:
+    without = attrs.evolve(report(["./plugin"], "A02"), resources=())
+    text = written_tests(without, language).text
+    assert "resource" not in text.lower()
+    assert {"python": 'only=["A02"]', "go": '"--only", "A02"'}[language] in text
+
+
 def test_every_body_is_valid_python_with_known_limits() -> None:
     text = written_tests(report(["./plugin"], *_PYTHON), "python").text
     names = [each.name for each in ast.parse(text).body if isinstance(each, ast.FunctionDef)]

@@ -2,7 +2,9 @@
 
 import pytest
 
+from devicemanager.driver.simulated import DriverFaults
 from devicemanager.kubelet.mock import WaitTimeout
+from devicemanager.testing.drivers import SimulatedDriverFactory
 
 CLAIM = {
     "apiVersion": "resource.k8s.io/v1",
@@ -60,3 +62,12 @@ def test_driver_that_does_not_register(mock_kubelet, simulated_driver):
         simulated_driver(services=["v9.DRAPlugin"], timeout=0.2)
     driver = simulated_driver("other.example.com", services=["v9.DRAPlugin"], timeout=None)
     assert not driver.wait_registered(0)
+
+
+def test_driver_ends_without_waiting_for_its_faults(mock_kubelet):
+    with SimulatedDriverFactory(mock_kubelet) as simulated:
+        driver = simulated(faults=DriverFaults(hang=True))
+        socket = driver.sockets.service_socket
+        assert socket.exists()
+    assert driver.faults == DriverFaults()
+    assert not socket.exists()

@@ -10,7 +10,7 @@ import pytest
 
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import Event, EventKind, EventStream, event_kind, notify
-from devicemanager.io.clock import ManualClock
+from devicemanager.io.clock import ManualClock, SystemClock
 
 STARTED, STOPPED, REJECTED = EventKind.STARTED, EventKind.STOPPED, EventKind.REJECTED
 PATIENCE = 20.0
@@ -380,6 +380,14 @@ def test_event_wakes_a_wait_and_nothing_else():
     assert changed.notified == 1
     stream.publish(STARTED, "the wait is over")
     assert changed.notified == 1
+
+
+def test_wait_ends_when_no_time_remains(monkeypatch: pytest.MonkeyPatch):
+    stream = EventStream()
+    stream._changed = changed = Waits(lambda: pytest.fail("a wait without time"))
+    monkeypatch.setattr(SystemClock, "monotonic", staticmethod(lambda: 5.0))
+    assert stream.wait_for(lambda: False, 0) is False
+    assert changed.waited == []
 
 
 def test_wait_ends_after_its_timeout():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from devicemanager.fleet import (
     Fleet,
     FleetError,
     collect_fleet,
+    fields,
     fit,
     fleet_archive,
     read_fleet,
@@ -28,10 +31,12 @@ from devicemanager.fleet.joining import FleetSpecs, create_objects
 from devicemanager.fleet.parallel import in_processes
 from devicemanager.fleet.snapshots import snapshot_of
 from devicemanager.rehearsal import Configure, Reboot, WithoutPlugin
-from devicemanager.snapshot.model import SnapshotError
+from devicemanager.snapshot import KubeletConfig, archive, read_snapshot
+from devicemanager.snapshot.model import Part, SnapshotError
 from devicemanager.testing import pod_manifest
+from podresources import Allocatable, ContainerDevices
 from tests.fleet.made_up import EVERYTHING, GPU, QUOTA, TEMPLATE, claim, counters, node, pod, slice_
-from tests.snapshot.made_up import WHOLE
+from tests.snapshot.made_up import WHOLE, entry, saved
 
 
 def load_all(server: Any) -> None:
@@ -90,6 +95,23 @@ def test_an_older_server_without_kinds_leaves_a_note(tmp_path: Path) -> None:
     assert "resourceslices.json" in absent and "nodes.json" not in absent
 
 
+def test_node_of_a_snapshot_is_found_by_the_name_of_its_host(
+    apiserver: Any, tmp_path: Path
+) -> None:
+    one = node("node-a", 4)
+    one["metadata"]["labels"] = {"kubernetes.io/hostname": "worker-1"}
+    two = node("node-b", 4)
+    del two["metadata"]["labels"]
+    for each in (one, two):
+        apiserver.load(each)
+    snapshots = {"a.tar.gz": WHOLE, "b.tar.gz": attrs.evolve(WHOLE, node="node-b")}
+    found = collect_fleet(apiserver.kubeconfig(tmp_path / "k"), snapshots=snapshots)
+    assert {name: read_snapshot(data).node for name, data in found.archives.items()} == {
+        "node-a": "worker-1",
+        "node-b": "node-b",
+    }
+
+
 def test_snapshot_of_an_unknown_node_is_an_error(apiserver: Any, tmp_path: Path) -> None:
     with pytest.raises(FleetError, match=r"x\.tar\.gz: the cluster has no node worker-1"):
         collect_fleet(apiserver.kubeconfig(tmp_path / "k"), snapshots={"x.tar.gz": WHOLE})
@@ -145,6 +167,22 @@ def test_wrong_type_in_an_object_is_one_clear_line(
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"name": "a", "secret": "s", "labels": None}, {"name": "a"}),
+        ({"list": [{"name": "a", "secret": "s"}, 7]}, {"list": [{"name": "a"}, 7]}),
+        # Wrong types are kept, so that reading the archive names them.
+        ({"list": {"name": "a"}}, {"list": {"name": "a"}}),
+        ("text", "text"),
+    ],
+)
+def test_only_named_fields_are_kept(value: Any, expected: Any) -> None:
+    text = fields.KINDS["nodes"]["metadata"]["name"]
+    known = {"name": text, "labels": text, "list": [{"name": text}]}
+    assert fields.kept(value, known) == expected
+
+
 def test_other_data_is_not_a_fleet() -> None:
     with pytest.raises(SnapshotError, match="f: not a fleet"):
         read_fleet(b"x", "f")
@@ -171,9 +209,6 @@ def test_usage_counts_devices_and_fragments(fleet: Fleet) -> None:
 
 def with_devices_on_two_nodes(policy: str) -> Fleet:
     """A node with four devices. g0 and g2 are allocated, g1 and g3 are free."""
-    from devicemanager.snapshot import KubeletConfig, archive
-    from tests.snapshot.made_up import entry, saved
-
     snapshot = attrs.evolve(
         WHOLE,
         node="node-a",
@@ -204,18 +239,163 @@ def test_alignment_on_numa_nodes_can_prevent_pods() -> None:
     assert fitted.reason.startswith("TopologyAffinityError")
 
 
+@pytest.mark.parametrize("policy", ["none", "best-effort"])
+def test_all_free_devices_are_used_if_alignment_rejects_no_pod(policy: str) -> None:
+    snapshot = attrs.evolve(
+        WHOLE,
+        pods=(),
+        checkpoint=saved(entry("u-train", "g0")),
+        config=KubeletConfig("c", {"topologyManagerPolicy": policy}, pid=1),
+    )
+    fleet = attrs.evolve(made(node("node-a", 4)), archives={"node-a": archive(snapshot)})
+    (found,) = usage(fleet)
+    assert (found.resources[0].free, found.resources[0].fits) == (3, (3, 1, 0, 0))
+    assert found.resources[0].lost_to_alignment == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("condition", "text"),
+    [
+        ({"type": "Ready", "status": "False", "reason": "KubeletNotReady"}, "KubeletNotReady"),
+        ({"type": "Ready", "status": "Unknown"}, "Unknown"),
+        ({"type": "Ready", "status": "Unknown", "reason": ""}, "Unknown"),
+        ({"type": "Ready", "status": "True"}, None),
+        ({"type": "MemoryPressure", "status": "False"}, None),
+    ],
+)
+def test_node_that_is_not_ready_is_an_error(condition: dict[str, str], text: str | None) -> None:
+    one = node("node-a", 2)
+    one["status"]["conditions"] = [condition]
+    (found,) = usage(made(one))
+    expected = [] if text is None else [f"the node is not ready: {text}"]
+    assert [each.text for each in found.findings] == expected
+
+
+def test_problems_of_a_node_have_numbers() -> None:
+    one = node("node-a", 2, healthy=1)
+    del one["status"]["conditions"]
+    failed = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+    other = {"phase": "Failed", "reason": "TopologyAffinityError"}
+    unknown = pod("x", "node-a")
+    unknown["spec"]["containers"][0]["resources"] = {"limits": {"vendor.com/nic": "3"}}
+    pods = (
+        pod("a", "node-a", 1, **failed),
+        pod("b", "node-a", 1, **failed),
+        pod("c", "node-a", 1, **other),
+        pod("d", "node-a", 2),
+        unknown,
+    )
+    (found,) = usage(made(one, pods=pods))
+    assert sorted((each.severity.value, each.text) for each in found.findings) == [
+        ("error", "pods request 2 devices of vendor.com/gpu; healthy: 1"),
+        ("error", "pods request 3 devices of vendor.com/nic; healthy: 0"),
+        ("error", "the kubelet rejected 1 pod: TopologyAffinityError"),
+        ("error", "the kubelet rejected 2 pods: UnexpectedAdmissionError"),
+        ("warning", "unhealthy devices of vendor.com/gpu: 1 of 2"),
+    ]
+    assert found.findings[-1].severity.value == "warning"
+    # No device is free, although more are allocated than are healthy.
+    assert (found.resources[0].allocated, found.resources[0].free) == (2, 0)
+
+
+def test_node_whose_healthy_devices_are_all_used_has_no_problem() -> None:
+    (found,) = usage(made(node("node-a", 2), pods=(pod("a", "node-a", 2),)))
+    assert (found.findings, found.resources[0].free) == ((), 0)
+
+
+def test_devices_that_only_the_capacity_has_are_unhealthy() -> None:
+    one = node("node-a", 4)
+    del one["status"]["allocatable"][GPU]
+    (found,) = usage(made(one))
+    (gpus,) = found.resources
+    assert (gpus.capacity, gpus.healthy, gpus.free, gpus.aligned) == (4, 0, 0, False)
+    assert [each.text for each in found.findings] == [f"unhealthy devices of {GPU}: 4 of 4"]
+
+
+def test_alignment_is_considered_if_a_free_device_has_a_numa_node() -> None:
+    devices = [ContainerDevices(GPU, ("g1",), (0,)), ContainerDevices(GPU, ("g3",))]
+    for offered, is_aligned in ((devices, True), (devices[1:], False)):
+        snapshot = attrs.evolve(
+            WHOLE,
+            pods=(),
+            allocatable=Allocatable(tuple(offered)),
+            checkpoint=saved(),
+            config=KubeletConfig("c", {"topologyManagerPolicy": "restricted"}, pid=1),
+        )
+        fleet = attrs.evolve(made(node("node-a", 4)), archives={"node-a": archive(snapshot)})
+        (found,) = usage(fleet)
+        assert found.resources[0].aligned is is_aligned
+
+
+@pytest.mark.parametrize(
+    ("count", "names"),
+    [(1, "node-0"), (3, "node-0, node-1, node-2"), (5, "node-0, node-1, node-2 and 2 more")],
+)
+def test_at_most_three_nodes_are_named(count: int, names: str) -> None:
+    policy = {"topologyManagerPolicy": "single-numa-node"}
+    snapshot = attrs.evolve(
+        WHOLE,
+        pods=(),
+        checkpoint=saved(entry("u-train", "g0"), entry("u-infer", "g2")),
+        config=KubeletConfig("c", policy, pid=1),
+    )
+    nodes = [node(f"node-{number}", 4) for number in range(count)]
+    archives = {each["metadata"]["name"]: archive(snapshot) for each in nodes}
+    fleet = attrs.evolve(made(*nodes), archives=archives)
+    found = list(usage(fleet, 1))
+    pods = "pods" if count > 1 else "pod"
+    first = next(iter(report.splits(found, fleet)))
+    text = (
+        f"without NUMA alignment, {count} more {pods} with 2 vendor.com/gpu would fit: on {names}"
+    )
+    assert first == text
+
+
 def test_free_partitions_without_counters_are_blocked(fleet: Fleet) -> None:
     (pool,) = report.pools(fleet)
     assert (pool.devices, pool.allocated, pool.blocked) == (3, 1, 1)
 
 
-def test_free_mig_slices_do_not_serve_whole_devices() -> None:
-    one = node("node-a", 0)
+def test_devices_with_admin_access_and_of_old_generations_do_not_count() -> None:
+    admin, newer = claim("shared", "half-0", "node-a"), slice_("node-a")
+    admin["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
+    newer["spec"]["pool"]["generation"] = 2
+    for each in newer["spec"]["devices"]:
+        del each["consumesCounters"]
+    objects = {"resourceclaims": (admin,), "resourceslices": (slice_("node-a"), newer)}
+    (pool,) = report.pools(attrs.evolve(made(), objects=objects))
+    assert (pool.devices, pool.allocated, pool.blocked) == (3, 0, 0)
+
+
+def test_unread_parts_are_named_unless_the_server_has_no_such_objects() -> None:
+    parts = (
+        Part("a.json", "/a"),
+        Part("b.json", "/b", "Forbidden"),
+        Part("c.json", "/c", "the server has no c", absent=True),
+    )
+    fleet = attrs.evolve(made(node("node-a", 1)), parts=parts)
+    assert list(report.assumptions(fleet, 0)) == ["/b is not in the archive: Forbidden"]
+    first, *_ = report.assumptions(fleet, 1)
+    assert first.startswith("on 1 of 1 nodes, all free devices are equal")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "slices", "text"),
+    [
+        (0, 7, ["the MIG split prevents pods with vendor.com/gpu: 7 vendor.com/mig-1g.5gb are "]),
+        (1, 7, []),
+        (0, 0, []),
+    ],
+)
+def test_free_mig_slices_do_not_serve_whole_devices(
+    gpus: int, slices: int, text: list[str]
+) -> None:
+    one = node("node-a", gpus)
     for field in ("capacity", "allocatable"):
-        one["status"][field] |= {"vendor.com/mig-1g.5gb": "7"}
+        one["status"][field] |= {"vendor.com/mig-1g.5gb": str(slices)}
     fleet = made(one)
-    (text,) = report.splits(list(usage(fleet)), fleet)
-    assert text.startswith("the MIG split prevents pods with vendor.com/gpu: 7 ")
+    found = list(report.splits(list(usage(fleet)), fleet))
+    assert [each.partition("free, ")[0] for each in found] == text
 
 
 # -- fitting -----------------------------------------------------------------------------
@@ -257,6 +437,46 @@ def test_quota_with_scopes_is_left_out(fleet: Fleet, scopes: dict[str, Any]) -> 
     assert list(quota(fleet, candidate)) == []
 
 
+def limits_of(hard: dict[str, str], used: dict[str, str], **changes: Any) -> list[int]:
+    """Return the number of copies of a pod that a quota with these amounts allows."""
+    value = {
+        "metadata": {"name": "q", "namespace": "ml"},
+        "spec": {"hard": hard, **changes},
+        "status": {"used": used},
+    }
+    fleet = attrs.evolve(made(), objects={"resourcequotas": (value,)})
+    one = pod_manifest("new", {GPU: 2, "cpu": "500m", "memory": "1Gi"}, namespace="ml")
+    return [count for _, _, count in quota(fleet, Candidate.of(fleet, one))]
+
+
+@pytest.mark.parametrize(
+    ("key", "hard", "used", "expected"),
+    [
+        ("pods", "3", "1", [2]),
+        ("count/pods", "3", "1", [2]),
+        ("cpu", "2", "0", [4]),
+        ("requests.cpu", "2", "600m", [2]),
+        ("limits.cpu", "2", "2", [0]),
+        ("limits.memory", "4Gi", "6Gi", [0]),
+        ("memory", "4Gi", "1Gi", [3]),
+        (f"requests.{GPU}", "5", "0", [2]),
+        ("configmaps", "1", "1", []),
+        ("requests.vendor.com/nic", "0", "0", []),
+    ],
+)
+def test_each_resource_of_a_quota_limits_copies(
+    key: str, hard: str, used: str, expected: list[int]
+) -> None:
+    assert limits_of({key: hard}, {key: used}) == expected
+
+
+def test_missing_amounts_scopes_and_invalid_amounts_of_a_quota() -> None:
+    assert limits_of({"pods": "3"}, {}) == [3]
+    assert limits_of({"pods": "3"}, {}, scopes=["BestEffort"]) == []
+    with pytest.raises(FleetError, match=r"^invalid quantity 'many' in a ResourceQuota: "):
+        limits_of({"pods": "many"}, {})
+
+
 def test_claims_from_templates_are_allocated(fleet: Fleet) -> None:
     one = pod_manifest("new", namespace="ml")
     entry = {"name": "gpu", "resourceClaimTemplateName": "half"}
@@ -283,6 +503,7 @@ def test_all_nodes_are_rehearsed_with_their_version(fleet: Fleet) -> None:
     assert found["node-a"].loses_pods
     assert any("older pods have the lowest IDs" in each for each in train.assumptions)
     assert {each.basis.partition(",")[0] for each in train.statements} == {"1.36.1"}
+    assert {each.problem for each in found.values()} == {""}
 
 
 def test_a_step_that_a_node_cannot_do_is_its_problem(fleet: Fleet) -> None:
@@ -296,6 +517,30 @@ def test_processes_do_not_change_the_result() -> None:
     fleet = made(*nodes, pods=pods)
     for work in (usage, lambda *args: rehearse_fleet(args[0], [Reboot()], processes=args[1])):
         assert list(work(fleet, 1)) == list(work(fleet, 2))
+
+
+def _pid(_: object) -> int:
+    return os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("cpus", "values", "is_here"), [(1, 16, True), (2, 15, True), (2, 16, False)]
+)
+def test_processes_are_started_for_several_cpus_and_many_values(
+    cpus: int, values: int, is_here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))
+    for processes in (None, cpus):
+        pids = set(in_processes(_pid, range(values), processes))
+        assert (os.getpid() in pids) is is_here
+
+
+def _sigint(_: object) -> object:
+    return signal.getsignal(signal.SIGINT)
+
+
+def test_processes_leave_sigint_to_their_parent() -> None:
+    assert set(in_processes(_sigint, range(20), 2)) == {signal.SIG_IGN}
 
 
 def test_an_error_in_a_process_reaches_the_caller() -> None:

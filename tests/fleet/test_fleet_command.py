@@ -12,13 +12,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from devicemanager.cli import main
 from devicemanager.fleet import Fleet, fields, fleet_archive
 from devicemanager.snapshot import archive
+from podresources import Allocatable, ContainerDevices
 from tests.cli.test_rehearse_command import MANIFEST
-from tests.fleet.made_up import EVERYTHING, GPU, TEMPLATE
+from tests.fleet.made_up import EVERYTHING, GPU, TEMPLATE, node
 from tests.fleet.test_fleet import load_all
 from tests.paths import ROOT
 from tests.snapshot.made_up import TAKEN, WHOLE
@@ -98,6 +100,21 @@ def test_exit_status_says_if_something_is_wrong(argv: list[str], status: int, ca
     assert json.loads(out)["assumptions"]
 
 
+@pytest.mark.parametrize(
+    ("argv", "schema"),
+    [
+        (["show", "pod.yaml"], "fleet-report"),
+        (["fits", "pod.yaml", "pod.yaml"], "fleet-fit"),
+        (["rehearse", "pod.yaml", "--reboot"], "fleet-rehearsal"),
+    ],
+)
+def test_json_of_an_error_names_the_file(argv: list[str], schema: str, capsys: Any) -> None:
+    status, out, err = run(capsys, "fleet", *argv, "-o", "json")
+    data = json.loads(out)
+    assert (status, data["schema"]) == (2, f"devicemanager.{schema}/v1")
+    assert data["file"] == "pod.yaml" and data["error"] in err
+
+
 def test_json_of_show_has_what_the_text_shows(capsys: Any) -> None:
     _, text, _ = run(capsys, "fleet", "show", "fleet.tar.gz")
     status, out, _ = run(capsys, "fleet", "show", "fleet.tar.gz", "-o", "json")
@@ -109,6 +126,38 @@ def test_json_of_show_has_what_the_text_shows(capsys: Any) -> None:
     assert [each in text for each in data["splits"]] == [True, True]
     assert [each["allocated"] for each in data["pools"]] == [1]
     assert data["sizes"] and {each["resource"] for each in data["resources"]} == {GPU}
+
+
+@pytest.mark.parametrize(("count", "last"), [(20, "node-19"), (22, "… and 2 more: use -o json")])
+def test_at_most_twenty_problems_are_shown(count: int, last: str, capsys: Any) -> None:
+    nodes = [node(f"node-{number:02}", 4, healthy=3) for number in range(count)]
+    Path("many.tar.gz").write_bytes(fleet_archive(Fleet(TAKEN, "0", "s", (), {"nodes": nodes})))
+    status, out, _ = run(capsys, "fleet", "show", "many.tar.gz")
+    assert (status, out.count("WARNING: ")) == (1, 20)
+    before, _, _ = out.partition("\nbasis: ")
+    assert last in before.splitlines()[-1]
+
+
+def test_notes_are_not_problems(capsys: Any) -> None:
+    devices = (ContainerDevices(GPU, ("g0", "g1", "g2", "g3")),)
+    without_numa = attrs.evolve(WHOLE, allocatable=Allocatable(devices))
+    fleet = Fleet(TAKEN, "0", "s", (), {"nodes": [node("worker-1", 4)]})
+    for snapshot, lines in ((WHOLE, 0), (without_numa, 1)):
+        archives = {"worker-1": archive(snapshot)}
+        Path("one.tar.gz").write_bytes(fleet_archive(attrs.evolve(fleet, archives=archives)))
+        status, out, _ = run(capsys, "fleet", "show", "one.tar.gz")
+        assert (status, out.count("NOTE: worker-1: ")) == (0, lines)
+
+
+@pytest.mark.parametrize(("replicas", "quotas"), [("2", []), ("3", [2])])
+def test_quotas_that_do_not_limit_the_copies_are_left_out(
+    replicas: str, quotas: list[int], capsys: Any
+) -> None:
+    argv = ["fleet", "fits", "pod.yaml", "fleet.tar.gz", "--replicas", replicas, "-o", "json"]
+    data = json.loads(run(capsys, *argv)[1])
+    assert [each["pods"] for each in data["quotas"]] == quotas
+    assert data["basis"].startswith("kubelet 1.36.1")
+    assert (data["replicas"], data["pods"]) == (int(replicas), 2)
 
 
 def test_quotas_and_reasons_are_named(capsys: Any) -> None:
@@ -135,6 +184,16 @@ def test_mistakes_are_one_line(argv: list[str], text: str, capsys: Any) -> None:
     status, _, error = run(capsys, "fleet", *argv)
     assert (status, error.count("\n")) == (2, 1)
     assert text in error
+
+
+@pytest.mark.parametrize("option", ["--processes", "--replicas"])
+def test_numbers_of_processes_and_replicas_are_positive(option: str, capsys: Any) -> None:
+    argv = ["fleet", "fits", "pod.yaml", "fleet.tar.gz", "-o", "json"]
+    default = json.loads(run(capsys, *argv)[1])
+    assert default["replicas"] == 1
+    assert json.loads(run(capsys, *argv, option, "1")[1]) == default
+    status, _, err = run(capsys, *argv, option, "0")
+    assert status == 2 and f"argument {option}: " in err
 
 
 def test_templates_come_with_the_pod(capsys: Any) -> None:

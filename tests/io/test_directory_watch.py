@@ -42,6 +42,29 @@ def test_exception_in_handler_does_not_end_watch(tmp_path):
                 pass
 
 
+def test_stop_waits_for_the_change_that_is_being_handled(tmp_path, monkeypatch):
+    handling, resumed = threading.Event(), threading.Event()
+    directory = Followed(tmp_path)
+    join = directory._worker.join
+
+    def react(change):
+        handling.set()
+        assert resumed.wait(20)
+
+    def resume_and_join(seconds):
+        # Not longer: a handler that hangs must not block the end of the program.
+        assert seconds == 0.5
+        resumed.set()
+        join(20)
+
+    monkeypatch.setattr(directory, "_react", react)
+    monkeypatch.setattr(directory._worker, "join", resume_and_join)
+    with directory:
+        (tmp_path / "a").touch()
+        assert handling.wait(20)
+    assert resumed.is_set() and not directory._worker.is_alive()
+
+
 @pytest.mark.parametrize(
     ("create", "error", "what"),
     [
@@ -69,6 +92,14 @@ def test_failed_first_scan_ends_watch(tmp_path, monkeypatch, create, error, what
     with pytest.raises(KeyboardInterrupt):
         directory.start()
     assert directory._watch._observer is None
+
+
+def test_only_a_directory_is_followed(tmp_path):
+    (tmp_path / "file").touch()
+    for name, why in (("file", "Not a directory"), ("none", "No such file or directory")):
+        with pytest.raises(DeviceManagerError) as raised:
+            Followed(tmp_path / name).start()
+        assert str(raised.value) == f"test directory {tmp_path / name}: {why}"
 
 
 def test_failed_thread_start_ends_watch(tmp_path, monkeypatch):

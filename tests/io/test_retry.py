@@ -49,6 +49,15 @@ def test_other_errors_are_raised_at_once() -> None:
     assert flaky.calls == 1
 
 
+def test_calls_continue_while_no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic", lambda: 5.0)
+    flaky, slept = Flaky(KeyError(1), KeyError(2)), list[float]()
+    answer = retry(
+        flaky, KeyError, sleep=slept.append, first_wait=0.1, longest_wait=0.1, seconds=0.5
+    )
+    assert (answer, flaky.calls, slept) == ("done", 3, [0.1, 0.1])
+
+
 @pytest.mark.parametrize("limit", [{"attempts": 1}, {"stopping": lambda: True}, {"seconds": 0}])
 def test_last_error_is_raised_at_each_limit_without_wait(limit) -> None:
     reported: list[float] = []

@@ -55,6 +55,31 @@ def test_values_are_decoded_and_converted():
         typed_json.decode(b"{", Point)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda kind: typed_json.decode(b'{"x": 1}', kind),
+        lambda kind: typed_json.convert({"x": 1}, kind),
+    ],
+)
+def test_only_the_first_use_of_a_type_takes_the_lock(use, monkeypatch):
+    class Fresh(msgspec.Struct):
+        x: int
+
+    taken = []
+
+    class Lock:
+        def __enter__(self):
+            taken.append(Fresh)
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(typed_json, "_lock", Lock())
+    assert use(Fresh) == use(Fresh) == Fresh(1)
+    assert taken == [Fresh]
+
+
 def test_first_use_of_a_type_in_several_threads_does_not_crash():
     subprocess.run([sys.executable, "-c", FIRST_USE], check=True, timeout=60, cwd=ROOT)
 

@@ -20,6 +20,8 @@ from devicemanager.core.runoptions import NetworkInterface, PciDevice, RunOption
 from devicemanager.kubelet.container_runs import bundle_of
 from devicemanager.plugin.processes.namespace import enter_container
 from devicemanager.sandbox import Bundle, SandboxError, backends, bundle, run
+from devicemanager.sandbox.inside import _add_processes
+from devicemanager.sandbox.terminal import add_to
 
 BACKENDS = [
     "namespaces",
@@ -95,6 +97,55 @@ def test_device_node_with_another_name(backend: str) -> None:
     assert said(shell(text, {"linux": {"devices": [device]}}), backend) == "3\nc\n"
 
 
+def test_device_node_is_a_bind_mount_of_the_host_node() -> None:
+    device = {"path": "/dev/zero", "type": "c", "major": 1, "minor": 5}
+    assert bundle({"linux": {"devices": [device]}}, ["true"]).config["mounts"] == [
+        {
+            "destination": "/dev/zero",
+            "type": "bind",
+            "source": "/dev/zero",
+            "options": ["bind", "rw", "nosuid"],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        {"path": "/dev/tty", "type": "c", "major": 5, "minor": 0},
+        {"path": "/dev/tty", "type": "u", "major": 5},  # unbuffered, and without the default minor
+    ],
+)
+def test_type_and_default_number_of_a_device_node(device: dict[str, Any]) -> None:
+    pipe = {"path": "/dev/pipe", "type": "p"}
+    made = bundle({"linux": {"devices": [pipe, device]}}, ["true"])
+    assert made.notes[0] == "device node /dev/pipe is left out: it is a named pipe"
+    assert [each["source"] for each in made.config["mounts"]] == ["/dev/tty"]
+
+
+def test_configuration_is_restricted() -> None:
+    config = bundle({"annotations": {"a": "b"}}, ["true", "x"], Path("/srv")).config
+    assert config["root"] == {"path": "/srv", "readonly": True}
+    assert config["process"]["args"] == ["true", "x"]
+    assert (config["process"]["noNewPrivileges"], config["process"]["terminal"]) == (True, False)
+    assert config["annotations"] == {"a": "b"}
+
+
+def test_mounts_are_bind_mounts_or_in_memory(library: Path) -> None:
+    memory = {"destination": "/scratch", "type": "tmpfs", "source": "tmpfs"}
+    mounts = [
+        bind(library, "/a", "ro"),
+        bind(library, "/b", "bind", "rw"),
+        bind(library, "/c", "rbind"),
+        memory,
+    ]
+    made = shell("echo x >/scratch/new; cat /scratch/new", {"mounts": mounts})
+    *binds, last = made.config["mounts"]
+    assert [each["options"] for each in binds] == [["ro", "rbind"], ["bind", "rw"], ["rbind"]]
+    assert {each["type"] for each in binds} == {"bind"} and last == memory
+    assert said(made, "namespaces") == "x\n"
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_basic_device_nodes(backend: str) -> None:
     text = "for n in full null random tty urandom zero; do test -c /dev/$n || echo no $n; done"
@@ -124,6 +175,59 @@ def test_hooks_run_before_the_command(backend: str) -> None:
     fragment = {"hooks": {"createContainer": [hook]}}
     text = "cat /tmp/hooked; grep -c bundle /tmp/state"
     assert said(shell(text, fragment), backend) == "ran\n1\n"
+
+
+def test_hooks_get_the_state_of_the_container() -> None:
+    # The output of hooks is on standard error.
+    hook = {"path": "/bin/sh", "args": ["sh", "-c", "cat; echo"]}
+    kinds = ("createRuntime", "startContainer", "poststart", "poststop")
+    made = shell("true", {"hooks": {kind: [hook] for kind in kinds}})
+    done = run(made, "namespaces", capture_output=True, text=True)
+    states = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {frozenset(each) for each in states} == {
+        frozenset(("ociVersion", "id", "status", "pid", "bundle"))
+    }
+    # The hooks at the start of the command can run at the same time.
+    assert states[0]["status"] == "creating"
+    assert {each["status"] for each in states[1:3]} == {"created", "running"}
+    last = states[-1]
+    assert (states[0]["pid"], last["pid"]) == (1, 1)
+    assert (last["id"], last["status"], last["bundle"]) == ("container", "stopped", "/tmp")
+
+
+def test_hook_has_only_its_own_variables() -> None:
+    hook = {"path": "/usr/bin/env", "args": ["env"], "env": ["A=b=c", "D="]}
+    made = shell("env | grep ^E", {"process": {"env": ["E=f=g"]}, "hooks": {"poststart": [hook]}})
+    done = run(made, "namespaces", capture_output=True, text=True)
+    assert (done.stderr, done.stdout) == ("A=b=c\nD=\n", "E=f=g\n")
+
+
+def test_orphans_are_reaped_before_the_command_ends() -> None:
+    text = "orphan=$(sh -c 'exit 9' >/dev/null & echo $!); "
+    text += "while kill -0 $orphan 2>/dev/null; do :; done; exit 5"
+    assert run(shell(text, {}), "namespaces").returncode == 5
+
+
+def test_variables_of_the_container_override_the_defaults() -> None:
+    fragment = {"process": {"env": ["GPU=0", "HOME=/home/a=b", "GPU=1"]}}
+    default = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert bundle(fragment, ["true"]).config["process"]["env"] == [
+        *(default, "HOME=/home/a=b", "TERM=xterm", "GPU=1")
+    ]
+
+
+def test_runtime_creates_processes_and_a_terminal() -> None:
+    """Runtimes are not installed on every machine, so this compares what they read."""
+    config = bundle({"mounts": [bind(Path("/"), "/a")]}, ["true"]).config
+    _add_processes(config)
+    add_to(config)
+    assert config["linux"]["namespaces"] == [{"type": "mount"}, {"type": "pid"}]
+    assert config["process"]["terminal"] is True
+    assert [(each["destination"], each["type"]) for each in config["mounts"]] == [
+        *(("/proc", "proc"), ("/a", "bind"), ("/dev/pts", "devpts"))
+    ]
+    assert "ro" in config["mounts"][0]["options"]
+    assert {"newinstance", "ptmxmode=0666"} <= set(config["mounts"][2]["options"])
 
 
 def test_a_failing_hook_is_one_line() -> None:

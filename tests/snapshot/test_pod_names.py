@@ -9,7 +9,10 @@ import pytest
 
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.model import SnapshotError
-from devicemanager.snapshot.names import _EXPECTED, from_kubectl
+from devicemanager.snapshot.names import _EXPECTED, from_claims, from_kubectl
+from podresources import Container, Pod
+from podresources.values import DynamicResource
+from tests.snapshot.made_up import claim
 
 STATIC = {"kubernetes.io/config.mirror": "of-the-node"}
 
@@ -50,6 +53,28 @@ def test_other_data_is_rejected(data: bytes, problem: str) -> None:
     with pytest.raises(SnapshotError) as raised:
         from_kubectl(data, "pods.json")
     assert str(raised.value) == f"pods.json: {problem}: {_EXPECTED}"
+
+
+def user(name: str, *claims: str, namespace: str = "ml") -> Pod:
+    used = tuple(DynamicResource(claim, namespace) for claim in claims)
+    return Pod(name, namespace, (Container("first"), Container("second", dynamic_resources=used)))
+
+
+@pytest.mark.parametrize(
+    ("pods", "names"),
+    [
+        ([user("a", "one"), user("b", "two")], {"u-a": "ml/a"}),
+        ([user("a", "one", "one")], {"u-a": "ml/a"}),
+        ([user("a", "one"), user("b", "one")], {}),
+        ([user("a", "one", namespace="x")], {}),
+        ([user("b", "two")], {}),
+        ([], {}),
+    ],
+)
+def test_a_claim_names_its_only_pod(pods: list[Pod], names: dict[str, str]) -> None:
+    # Two pods hold the second claim, and no pod holds the third one.
+    claims = [claim("one", "u-a"), claim("two", "u-b", "u-c"), claim("three")]
+    assert from_claims(claims, pods) == names
 
 
 def test_files_of_an_archive_have_fixed_names() -> None:

@@ -102,6 +102,25 @@ def test_archive_may_end_with_the_header_of_an_empty_file():
     assert set(unpack(gzip.compress(tar[: 3 * 512]), "s")) == {layout.INDEX, "empty"}
 
 
+@pytest.mark.parametrize("size", [512, 513, 1024])
+def test_contents_of_a_file_must_be_complete(size):
+    tar = gzip.decompress(pack({layout.INDEX: b"x" * size}, 0))
+    end = 512 + size
+    assert unpack(gzip.compress(tar[:end]), "s") == {layout.INDEX: b"x" * size}
+    text = r"^s: damaged: the contents of 'snapshot/snapshot\.json' are truncated$"
+    with pytest.raises(SnapshotError, match=text):
+        unpack(gzip.compress(tar[: end - 1]), "s")
+
+
+def test_negative_size_of_a_file_is_damage():
+    tar = bytearray(gzip.decompress(pack({layout.INDEX: b"{}"}, 0)))
+    tar[124:136] = b"\xff" * 12  # -1 in base 256
+    header = tar[:148] + b" " * 8 + tar[156:512]
+    tar[148:156] = b"%06o\0 " % sum(header)
+    with pytest.raises(SnapshotError, match=r"^s: damaged: the contents of .* are truncated$"):
+        unpack(gzip.compress(bytes(tar)), "s")
+
+
 def test_unknown_files_and_fields_are_ignored():
     files = unpack(archive(WHOLE), "s") | {"later.json": b"?"}
     index = json.loads(files[layout.INDEX]) | {"later": [1]}
@@ -109,12 +128,11 @@ def test_unknown_files_and_fields_are_ignored():
     assert read_snapshot(pack(files, 0)) == WHOLE
 
 
-@pytest.mark.parametrize("schema", ["devicemanager.snapshot/v2", "other", ""])
+@pytest.mark.parametrize("schema", ["devicemanager.snapshot/v2", "other", "", "x" * 81])
 def test_unknown_schema_is_rejected(schema):
     data = pack({layout.INDEX: json.dumps(INDEX | {"schema": schema}).encode()}, 0)
-    with pytest.raises(
-        SnapshotError, match=r"^x: unknown schema .* reads devicemanager\.snapshot/v1"
-    ):
+    text = f"x: unknown schema {schema[:80]!r}: this version of devicemanager reads {layout.SCHEMA}"
+    with pytest.raises(SnapshotError, match=f"^{re.escape(text)}"):
         read_snapshot(data, "x")
 
 
@@ -199,6 +217,16 @@ def test_decompression_stops_at_the_limit(monkeypatch):
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 8 << 20
+
+
+def test_archive_may_have_the_largest_size(monkeypatch):
+    data = archive(WHOLE)
+    size = len(gzip.decompress(data))
+    monkeypatch.setattr(layout, "MAX_UNPACKED", size)
+    assert read_snapshot(data) == WHOLE
+    monkeypatch.setattr(layout, "MAX_UNPACKED", size - 1)
+    with pytest.raises(SnapshotError, match=f"decompressed size exceeds {size - 1} bytes$"):
+        read_snapshot(data)
 
 
 def test_number_of_files_is_limited():

@@ -21,6 +21,7 @@ from devicemanager.snapshot import layout
 from devicemanager.snapshot.model import (
     KubeletConfig,
     Listening,
+    LoggedPod,
     PodDirectories,
     Snapshot,
     SocketSeen,
@@ -420,17 +421,31 @@ def test_strictly_reserved_cpus_may_be_missing_from_the_state_file(settings, fla
     assert findings(evolve(config=config, cpu_state=state)) == ()
 
 
+@pytest.mark.parametrize(
+    "changes", [{"default": "0-x"}, {"entries": {"u-train": {"main": "0-x"}}}], ids=str
+)
+def test_invalid_cpus_are_described(changes):
+    (found,) = findings(evolve(cpu_state=cpu_state(**{"checksum": 0, **changes})))
+    assert found.message == (
+        "cpu_manager_state cannot be read: CPUs: invalid `0-x`: expected a number or a range such "
+        "as 0-3"
+    )
+
+
 def test_all_cpus_must_be_in_the_state_file_without_a_known_configuration():
     state = cpu_state("static", "0-2,4-6", entries=EXCLUSIVE, checksum=0)
     (found,) = findings(evolve(config=None, cpu_state=state))
     assert found.message.endswith("it lacks CPUs that the machine has: 7")
 
 
-@pytest.mark.parametrize(("bad", "more"), [(10, ()), (11, ("and 2 more",))])
-def test_at_most_twenty_lines_about_damage_are_shown(bad, more):
+@pytest.mark.parametrize(
+    ("bad", "cut", "more"),
+    [(10, "", ()), (10, "}", ("and 1 more",)), (11, "", ("and 2 more",))],
+)
+def test_at_most_twenty_lines_about_damage_are_shown(bad, cut, more):
     many = saved(*(entry(f"u{number}", "g0") for number in range(bad)))
     data = many.replace(b'"AllocResp":""', b'"AllocResp":"x"')
-    damaged, *_ = findings(evolve(checkpoint=data))
+    damaged, *_ = findings(evolve(checkpoint=data.removesuffix(cut.encode())))
     assert damaged.kind is Kind.CHECKPOINT_DAMAGED
     assert len(damaged.details) == 20 + len(more) + 1
     assert damaged.details[20:] == (*more, "readable pod device entries: 0")
@@ -515,6 +530,20 @@ def test_checkpoint_before_1_20_is_not_called_damaged():
     content["Checksum"] = checksum_v1(old)
     kinds = findings(evolve(checkpoint=json.dumps(content).encode(), pods=(), directories=None))
     assert "format of kubelets before v1.20" in kinds[0].message
+
+
+def test_each_container_with_more_devices_in_the_checkpoint_is_found():
+    # PodResources does not show the init container of the first entry.
+    data = saved(
+        entry("u-train", "g3", container="init"),
+        entry("u-train", "g0", "g1", "g2"),
+        entry("u-infer", "g2", "g3"),
+    )
+    names = (LoggedPod("ml", "train", "u-train"), LoggedPod("ml", "infer", "u-infer"))
+    directories = PodDirectories(("u-infer", "u-train"), names)
+    found = findings(evolve(checkpoint=data, directories=directories))
+    only = [each.devices for each in found if each.kind is Kind.ONLY_IN_CHECKPOINT]
+    assert only == [("g2",), ("g3",)]
 
 
 def test_pods_are_only_possibly_gone_without_the_pod_directory():

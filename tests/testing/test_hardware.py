@@ -74,6 +74,8 @@ def test_device_nodes_can_be_opened_and_removed(tmp_path):
     assert stat.S_ISCHR(node.stat().st_mode)
     with open(node, "wb", buffering=0) as opened:  # noqa: PTH123 - as a plugin does
         assert opened.write(b"x") == 1
+    assert dev.add("nvidia1") == node
+    assert dev.add("infiniband/uverbs1").is_char_device()
     dev.remove("nvidia1")
     names = sorted(each.name for each in dev.directory.iterdir())
     assert names == ["infiniband", "nvidia0"]

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from devicemanager import Settings
+from devicemanager import ManualClock, Settings
 from devicemanager.claims.simulated import SimulatedHardware, publish_hardware
+from devicemanager.events.stream import EventKind
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.factories import with_marks
 
@@ -35,6 +36,31 @@ def test_reset_keeps_only_the_plugins(mock_kubelet, simulated_plugin):
 def test_reset_without_claims_loads_no_claim_manager(mock_kubelet, monkeypatch):
     monkeypatch.setattr("devicemanager.claims.pod_claims.PodClaims", pytest.fail)
     mock_kubelet.reset()
+
+
+@pytest.mark.parametrize(("count", "hidden"), [(0, 0), (50, 0), (51, 1), (60, 10)])
+def test_report_has_the_latest_events_of_each_kubelet(make_mock_kubelet, count, hidden):
+    clock = ManualClock(1000.0)
+    make_mock_kubelet(start=False)  # no event
+    busy = make_mock_kubelet(clock=clock, start=False)
+    busy.events.publish(EventKind.STARTED, "before")
+    for number in range(count):
+        clock.advance(0.5)
+        kind = EventKind.CONFLICT if number % 2 else EventKind.FAULT
+        busy.events.publish(kind, f"event {number}")
+    lines = make_mock_kubelet.report(after=1).splitlines()
+    if not count:
+        assert lines == []
+        return
+    events = "event" if hidden == 1 else "events"
+    note = [f"  ({hidden} earlier {events} not shown)"] if hidden else []
+    assert lines[: 1 + len(note)] == [f"kubelet in {busy.root}", *note]
+    shown = lines[1 + len(note) :]
+    assert len(shown) == min(count, 50)
+    # The times begin at the first event, also if it is not shown.
+    assert shown[0].startswith(f"{hidden / 2:9.3f} s ")
+    assert shown[-1].endswith(f"event {count - 1}")
+    assert sum(" s ! conflict: " in line for line in shown) == min(count, 50) // 2
 
 
 def test_closest_mark_takes_precedence():

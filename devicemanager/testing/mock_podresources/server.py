@@ -229,7 +229,7 @@ class _Actions:
         raise _no_kubelet(fault)
 
     def start(self, fault: Fault, context: FaultContext) -> None:
-        raise _no_kubelet(fault)
+        """Never called, because ``prepare`` rejects all actions."""
 
 
 def _no_kubelet(fault: Fault) -> RequestError:

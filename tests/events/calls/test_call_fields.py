@@ -8,7 +8,7 @@ import pytest
 from devicemanager import ManualClock
 from devicemanager.events.calls import Call, CallFilter, CallLog, Direction, Mark, call_data
 from devicemanager.events.calls.log import CallRecorder
-from devicemanager.events.calls.matching import CallMismatch
+from devicemanager.events.calls.matching import CallMismatch, CallQueries
 from devicemanager.events.calls.rendering import RPCS, device_ids, request_data, response_data
 from devicemanager.events.stream import EventKind, EventStream
 from protos import deviceplugin_v1beta1 as dp
@@ -401,6 +401,22 @@ def test_later_returns_calls_after_a_number_in_order() -> None:
     assert [call.number for call in log.later(2)] == [3, 4]
     assert log.later(4) == []
     assert (log.latest, log.dropped, log.mark()) == (4, 0, Mark(event=0, call=4))
+
+
+class SlowLog(CallLog):
+    """A log with the search of every ``CallQueries``, which reads all calls."""
+
+    _later = CallQueries._later
+
+
+@pytest.mark.parametrize("since", [0, 1, 2, 4, Mark(event=9, call=3)], ids=str)
+def test_search_finds_the_calls_after_a_moment(since: Mark | int) -> None:
+    log, slow = CallLog(EventStream(), 10, 1000), SlowLog(EventStream(), 10, 1000)
+    number = since.call if isinstance(since, Mark) else since
+    for calls in (log, slow):
+        for rpc in ("Register", "Allocate", "Allocate", "Register"):
+            recorder_of(calls).begin(rpc).answered(b"")
+        assert [call.number for call in calls(since=since)] == [1, 2, 3, 4][number:]
 
 
 # -- mismatches ----------------------------------------------------------------------------

@@ -48,10 +48,12 @@ def test_open_file_gets_line_per_call(tmp_path: Path) -> None:
 def test_call_is_in_the_file_before_it_is_closed(tmp_path: Path) -> None:
     calls = CallLog(EventStream(), 100, 1000)
     path = tmp_path / "calls"
-    with CallsFile(path, calls, pytest.fail):
+    with CallsFile(path, calls, pytest.fail) as file:
         for count in (1, 2):
             recorder_of(calls).begin("Allocate").answered(b"")
             wait_until(lambda count=count: len(lines(path)) == count)
+            # The thread waits for the next call.
+            assert not file._changed.is_set()
     assert {line["schema"] for line in lines(path)} == {"devicemanager.call/v1"}
     assert calls._subscribers == ()
 

@@ -4,6 +4,8 @@ import pytest
 
 from devicemanager.objects import manifests
 from devicemanager.objects.manifests import ManifestError
+from devicemanager.objects.manifests.claims import read_claim_statuses
+from devicemanager.objects.manifests.errors import FieldError
 
 
 def manifest(pod_claims, *container_claims, init=()):
@@ -117,4 +119,29 @@ def test_extended_resources_of_claims_are_read_from_status():
 def test_invalid_extended_resource_claims_are_rejected(status, complaint):
     with pytest.raises(ManifestError) as caught:
         manifests.parse(with_status(status))
+    assert str(caught.value) == complaint
+
+
+def test_claims_of_templates_are_read_from_status():
+    statuses = [{"name": "gpu", "resourceClaimName": "p-gpu-x7k2p"}, {"name": "nic"}]
+    found = read_claim_statuses({"resourceClaimStatuses": statuses})
+    assert found == {"gpu": "p-gpu-x7k2p", "nic": None}
+    for empty in (None, {}, {"resourceClaimStatuses": None}):
+        assert read_claim_statuses(empty) == {}
+
+
+@pytest.mark.parametrize(
+    ("item", "complaint"),
+    [
+        ({}, "resourceClaimStatuses[0].name: Required value"),
+        ({"name": 7}, "resourceClaimStatuses[0].name: must be a string, not the number 7"),
+        (
+            {"name": "gpu", "resourceClaimName": 7},
+            "resourceClaimStatuses[0].resourceClaimName: must be a string, not the number 7",
+        ),
+    ],
+)
+def test_invalid_statuses_of_claims_are_rejected(item, complaint):
+    with pytest.raises(FieldError) as caught:
+        read_claim_statuses({"resourceClaimStatuses": [item]})
     assert str(caught.value) == complaint

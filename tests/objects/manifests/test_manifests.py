@@ -261,10 +261,27 @@ def test_only_init_containers_can_be_sidecars() -> None:
     ]
 
 
+def test_container_names_the_resources_whose_resize_restarts_it() -> None:
+    policies = [
+        {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+        {"resourceName": "memory", "restartPolicy": "RestartContainer"},
+    ]
+    for listed, expected in ((policies, ("memory",)), ([], ()), (None, ())):
+        (container,) = parse(with_container(resizePolicy=listed)).containers
+        assert container.restarts_on_resize == expected
+
+
+def test_empty_namespace_is_the_default() -> None:
+    for namespace in ("", None):
+        assert parse(with_metadata(name="a", namespace=namespace)).namespace == "default"
+
+
 def test_pod_without_uid_gets_stable_one() -> None:
     pod = parse(with_metadata(name="train", namespace="ml"))
     assert pod.uid == stable_uid("ml", "train") == "f7b4707b-812c-8ad2-90fe-293cc71f1d46"
     assert stable_uid("ml", "train2") != pod.uid != stable_uid("default", "train")
+    made = [uuid.UUID(stable_uid("ml", f"train-{number}")) for number in range(20)]
+    assert {(each.version, each.variant) for each in made} == {(8, uuid.RFC_4122)}
     assert str(uuid.UUID(pod.uid)) == pod.uid
     assert parse(with_metadata(name="a"), default_uid="{}-{}".format).uid == "default-a"
 
@@ -285,6 +302,16 @@ BAD_FIELDS = [
     (manifest(metadata=None), "metadata.name: Required value"),
     (manifest(metadata=[]), "metadata: must be a mapping, not a list"),
     (with_metadata(), "metadata.name: Required value"),
+    (with_metadata(name=""), "metadata.name: Required value"),
+    (with_container(name=""), "spec.containers[0].name: Required value"),
+    (
+        with_container(resizePolicy="x"),
+        'spec.containers[0].resizePolicy: must be a list, not the text "x"',
+    ),
+    (
+        with_container(resizePolicy=[{}, 7]),
+        "spec.containers[0].resizePolicy[1]: must be a mapping, not the number 7",
+    ),
     (
         with_metadata(generateName="train-"),
         "metadata.name: Required value: generateName needs an API server",
@@ -609,6 +636,29 @@ def test_expanded_aliases_are_limited(merge: bool) -> None:
         many = ", ".join([f"*a{level - 1}"] * 10)
         lines.append(f"a{level}: &a{level} " + (f"{{<<: [{many}]}}" if merge else f"[{many}]"))
     assert line_of("\n".join(lines)) == "more than 200000 values after aliases are expanded"
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("a", 1),
+        ("[a, b]", 3),
+        ("{a: b}", 3),
+        ("[&x a, *x, *x]", 4),
+        ("[&x [a, b], *x]", 7),
+        ("a: &x {b: c}\nd: *x\n", 9),
+    ],
+)
+def test_values_are_counted_after_aliases_are_expanded(text: str, nodes: int) -> None:
+    assert len(load_documents(text, max_nodes=nodes)) == 1
+    with pytest.raises(ManifestError, match=f"^more than {nodes - 1} values after aliases"):
+        load_documents(text, max_nodes=nodes - 1)
+
+
+def test_text_may_have_the_largest_size() -> None:
+    assert load_documents("a: 1", max_size=4) == [{"a": 1}]
+    with pytest.raises(ManifestError, match=r"^too much$"):
+        load_documents("a: 1", max_size=3, too_large="too much")
 
 
 def test_list_is_rejected_at_its_first_extra_item() -> None:

@@ -13,9 +13,11 @@ from devicemanager.objects.status.podstatus import (
     allocated_devices,
     container_id,
     container_statuses_of,
+    has_health,
     pod_list,
     pod_object,
     status_object,
+    with_allocated,
 )
 from devicemanager.objects.status.times import micro_timestamp, seconds_of, timestamp
 
@@ -140,6 +142,89 @@ def test_status_has_addresses_once_it_has_conditions() -> None:
     }
 
 
+def test_status_has_the_generation_of_the_pod_that_it_describes() -> None:
+    older = Condition(ConditionType.READY, True, generation=2)
+    status = pod_status(conditions=(older, Condition(ConditionType.INITIALIZED, True)))
+    made = status_object(UID, status, now=1.0, generation=3)
+    assert made["observedGeneration"] == 3
+    assert [each["observedGeneration"] for each in made["conditions"]] == [2, 3]
+    without = status_object(UID, status, now=1.0)
+    assert not any("observedGeneration" in each for each in (without, *without["conditions"]))
+
+
+def test_transition_time_that_the_server_has_is_kept() -> None:
+    status = pod_status(conditions=(Condition(ConditionType.READY, True, since=7.0),))
+    (ready,) = status_object(UID, status, now=1.0, since={"Ready": "before"})["conditions"]
+    assert ready["lastTransitionTime"] == "before"
+
+
+def test_started_containers_have_their_resources() -> None:
+    spec = Container(MAIN, {CPU: 2000, GPU: 1}, {CPU: 1500, GPU: 1}, image="i")
+    actual = Container(MAIN, {CPU: 1000}, {CPU: 500}, image="i")
+    bare = Container(SIDE, image="i")
+    running = ContainerStatus(MAIN, Running(1.0))
+    waiting = ContainerStatus(MAIN, Waiting("ContainerCreating", ""))
+
+    def made(container: Container, status: ContainerStatus, **more: object) -> dict[str, object]:
+        entry = ContainerEntry(container, status, True, (), **more)  # type: ignore[arg-type]
+        shown = status_object(UID, pod_status(entry), now=1.0, with_resources=True)
+        (found,) = shown["containerStatuses"]
+        return {name: found.get(name) for name in ("resources", "allocatedResources")}
+
+    requests = {"cpu": "1500m", "vendor.com/gpu": "1"}
+    limits = {"cpu": "2", "vendor.com/gpu": "1"}
+    assert made(spec, running) == {
+        "resources": {"limits": limits, "requests": requests},
+        "allocatedResources": requests,
+    }
+    assert made(spec, running, actual=actual) == {
+        "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}},
+        "allocatedResources": requests,
+    }
+    assert made(bare, running) == {"resources": {}, "allocatedResources": None}
+    assert made(spec, waiting) == {"resources": None, "allocatedResources": None}
+
+
+def test_allocated_cpu_and_memory_replace_those_of_the_spec() -> None:
+    resources = {
+        "limits": {"cpu": "2", "memory": "2Gi", "vendor.com/gpu": "1"},
+        "requests": {"cpu": "1", "vendor.com/gpu": "1"},
+        "claims": [{"name": "net"}],
+    }
+    containers = [{"name": "main", "resources": resources}, {"name": "other", "image": "i"}]
+    spec = {"containers": containers, "initContainers": [{"name": "side"}]}
+    main = {
+        "name": "main",
+        "resources": {"limits": {"cpu": "4", "vendor.com/gpu": "9"}},
+        "allocatedResources": {"cpu": "3", "memory": "1Gi"},
+    }
+    side = {"name": "side", "resources": {}, "allocatedResources": {"cpu": "1"}}
+    found = {"spec": spec, "status": {"containerStatuses": [main, {"name": "other"}]}}
+    assert with_allocated(found) == {
+        **found,
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "resources": {
+                        "limits": {"vendor.com/gpu": "1", "cpu": "4"},
+                        "requests": {"vendor.com/gpu": "1", "cpu": "3", "memory": "1Gi"},
+                        "claims": [{"name": "net"}],
+                    },
+                },
+                containers[1],
+            ],
+            "initContainers": [{"name": "side"}],
+        },
+    }
+    side["resources"] = {"limits": {"cpu": "2"}}
+    sidecars = {"spec": spec, "status": {"initContainerStatuses": [side]}}
+    (init,) = with_allocated(sidecars)["spec"]["initContainers"]
+    assert init["resources"] == {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}
+    unchanged = {"spec": spec, "status": {"containerStatuses": [{"name": "main"}]}}
+    assert with_allocated(unchanged) is unchanged
+
+
 def test_started_containers_are_read_back() -> None:
     ended = Terminated(137, "Error", 1.0, 2.0)
     containers = (
@@ -189,6 +274,16 @@ def test_allocated_devices_are_read_back() -> None:
     ]
     assert allocated_devices(result) == {"main": {"vendor.com/gpu": ["g0"]}}
     assert allocated_devices({}) == {}
+    # Entries of claims are not those of a plugin.
+    main["allocatedResourcesStatus"][0]["name"] = "claim:gpu"
+    assert allocated_devices(result) == {}
+
+
+def test_one_container_with_health_is_enough() -> None:
+    healthy = {"name": "main", "allocatedResourcesStatus": [{"name": "a"}]}
+    assert has_health({"containerStatuses": [{"name": "side"}, healthy]})
+    assert not has_health({"containerStatuses": [{"name": "side"}]})
+    assert not has_health({"containerStatuses": None})
 
 
 def test_container_ids_depend_on_pod_container_and_run() -> None:

@@ -114,9 +114,28 @@ def test_invalid_uses_are_errors(mock_kubelet):
     with pytest.raises(ValueError, match=r"^unknown restart 'sometimes': use 'never'"):
         PluginProcess(mock_kubelet, ["x"], restart="sometimes")
     process = PluginProcess(mock_kubelet, ["x"])
-    with pytest.raises(ProcessEnded, match=r"^x was never started"):
-        process.wait()
+    for use in (process.wait, process.kill, process.pause):
+        with pytest.raises(ProcessEnded, match=r"^x was never started"):
+            use()
     process.stop()
+
+
+def test_process_that_has_ended_gets_no_signal(plugin_process):
+    process = plugin_process(["sh", "-c", "exit 3"])
+    assert process.wait() == 3
+    for use in (process.terminate, process.pause):
+        with pytest.raises(ProcessEnded, match=r"^sh exited with status 3"):
+            use()
+
+
+def test_stop_cancels_a_restart_that_waits(make_mock_kubelet):
+    clock = ManualClock(1000.0)
+    kubelet = make_mock_kubelet(clock=clock)
+    timers = len(clock._timers)
+    with PluginProcess(kubelet, ["false"], restart="always") as process:
+        kubelet.wait_for(lambda: process.waits, what="the second exit")
+        assert len(clock._timers) == timers + 1
+    assert len(clock._timers) == timers
 
 
 def test_restarts_back_off_as_in_the_kubelet(make_mock_kubelet):

@@ -151,6 +151,9 @@ def test_devices_can_be_given_by_count_and_index():
     assert device == ContainerDevices(GPU, ("x-n-0",))
     plain = read_script({"allocatable": {"devices": [{"resource_name": GPU, "count": 2}]}})
     assert plain.allocatable.devices == (ContainerDevices(GPU, ("gpu-mock-0", "gpu-mock-1")),)
+    shared = {"resource_name": GPU, "count": 3, "id_shape": "replica"}
+    (device,) = read_script({"allocatable": {"devices": [shared]}}).allocatable.devices
+    assert device.device_ids == tuple(device_ids("replica", 3, replicas=2))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -213,6 +216,13 @@ INVALID = [
         {"allocatable": {"devices": [{"resource_name": GPU, "count": 100_001}]}},
         "allocatable.devices[0]: count is 100001: use at most 100000",
     ),
+    *(
+        (
+            {"allocatable": {"devices": [{"resource_name": GPU, "count": 1, **wrong}]}},
+            f"expected a whole number of at least {least}, not the number {least - 1}",
+        )
+        for wrong, least in (({"count": -1}, 0), ({"replicas": 0}, 1))
+    ),
     ({"kubelet_version": 1.3}, "kubelet_version: invalid kubelet version 1.3: use"),
     ({"kubelet_version": "1.2"}, "kubelet_version: unknown kubelet version '1.2': use "),
     ({"rate_limit": {"qps": 0}}, "rate_limit.qps: expected a number above 0, not the number 0"),
@@ -237,6 +247,13 @@ def test_error_names_the_field(document, text):
         read_script(document)
     assert text in str(caught.value)
     assert str(caught.value).startswith("document 1: ")
+
+
+@pytest.mark.parametrize("count", [0, 100_000])
+def test_number_of_devices_has_these_limits(count):
+    devices = [{"resource_name": GPU, "count": count}]
+    found = read_script({"allocatable": {"devices": devices}}).allocatable.devices
+    assert sum(len(each.device_ids) for each in found) == count
 
 
 def test_error_names_the_file(tmp_path):

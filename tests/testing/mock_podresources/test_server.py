@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from devicemanager import ManualClock
+from devicemanager.core.errors import RequestError
 from devicemanager.testing.mock_podresources import MockPodResources, Script, Step
 from podresources import (
     Allocatable,
@@ -74,6 +75,15 @@ def test_steps_are_applied_when_due(serve, clock):
     assert client.get_allocatable() == more
     clock.advance(1000)
     assert names(client) == ["z"] and server.steps == 4
+
+
+def test_start_and_steps_are_reported(clock, tmp_path):
+    script = Script(pods=(pod("a"),), steps=(Step(after=1, set_pods=(pod("b"),)), Step(pods=())))
+    lines = []
+    with MockPodResources(script, tmp_path / "s", clock=clock, report=lines.append):
+        assert lines == [f"pod resources socket: {tmp_path}/s", "ready: 1 pod, 2 steps"]
+        clock.advance(1)
+    assert lines[2:] == ["step 1: 2 pods", "step 2: 0 pods"]
 
 
 def test_steps_repeat(serve, clock):
@@ -148,6 +158,14 @@ def test_faults_of_a_script_and_of_a_test(serve, clock):
         client.list()
 
 
+@pytest.mark.parametrize("line", ["restart", "restart:at=Allocate"])
+def test_faults_of_a_kubelet_are_rejected(serve, line):
+    server, _ = serve()
+    with pytest.raises(RequestError, match=r"^fault restart needs a kubelet: .* of pod-resources$"):
+        server.faults.set(line)
+    assert server.faults.list() == ()
+
+
 @pytest.fixture
 def delayed(serve, clock, monkeypatch):
     """A server, and a thread whose List call is delayed for 30 s."""
@@ -182,6 +200,13 @@ def test_delayed_response_waits_for_the_clock(delayed, clock):
     clock.advance(1)
     thread.join(10)
     assert responses == [["a"]]
+
+
+def test_delayed_call_does_not_block_other_calls(delayed):
+    server, thread, _ = delayed
+    with PodResourcesClient(server.socket_path) as client:
+        assert names(client) == ["a"]
+    assert thread.is_alive()
 
 
 def test_stop_releases_delayed_calls(delayed):
@@ -221,6 +246,16 @@ def test_stop_removes_the_directory(tmp_path):
     with MockPodResources(socket_path=chosen) as server:
         assert chosen.is_socket()
     assert tmp_path.exists() and not chosen.exists()
+
+
+def test_no_step_is_applied_after_stop(serve, clock):
+    server, _ = serve(pods=(pod("a"),), steps=(Step(after=1, pods=()),))
+    server.stop()
+    assert clock._timers == []
+    # A callback that has waited for the lock until the stop.
+    clock.advance(1)
+    server._next()
+    assert server.steps == 0
 
 
 def test_fixture_accepts_dicts_and_files(pod_resources_server, tmp_path):
