@@ -34,7 +34,6 @@ from devicemanager.rehearsal import Configure, Reboot, WithoutPlugin
 from devicemanager.snapshot import KubeletConfig, archive, read_snapshot
 from devicemanager.snapshot.model import Part, SnapshotError
 from devicemanager.testing import pod_manifest
-from podresources import Allocatable, ContainerDevices
 from tests.fleet.made_up import EVERYTHING, GPU, QUOTA, TEMPLATE, claim, counters, node, pod, slice_
 from tests.snapshot.made_up import WHOLE, entry, saved
 
@@ -310,21 +309,6 @@ def test_devices_that_only_the_capacity_has_are_unhealthy() -> None:
     (gpus,) = found.resources
     assert (gpus.capacity, gpus.healthy, gpus.free, gpus.aligned) == (4, 0, 0, False)
     assert [each.text for each in found.findings] == [f"unhealthy devices of {GPU}: 4 of 4"]
-
-
-def test_alignment_is_considered_if_a_free_device_has_a_numa_node() -> None:
-    devices = [ContainerDevices(GPU, ("g1",), (0,)), ContainerDevices(GPU, ("g3",))]
-    for offered, is_aligned in ((devices, True), (devices[1:], False)):
-        snapshot = attrs.evolve(
-            WHOLE,
-            pods=(),
-            allocatable=Allocatable(tuple(offered)),
-            checkpoint=saved(),
-            config=KubeletConfig("c", {"topologyManagerPolicy": "restricted"}, pid=1),
-        )
-        fleet = attrs.evolve(made(node("node-a", 4)), archives={"node-a": archive(snapshot)})
-        (found,) = usage(fleet)
-        assert found.resources[0].aligned is is_aligned
 
 
 @pytest.mark.parametrize(
