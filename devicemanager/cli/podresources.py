@@ -35,7 +35,7 @@ def add(subparsers: Subparsers) -> None:
     add_file(
         serve,
         "--socket",
-        "path of the socket, at most 107 bytes (default: in a new directory under /tmp, "
+        "path of the socket, at most 107 bytes (default: in a new temporary directory, "
         "which is removed at the end)",
         metavar="PATH",
     )
