@@ -106,7 +106,8 @@ def _clients(target: Target) -> None:
 @beside(
     "connections-flood",
     f"{_FLOOD} connections to each socket that send only the preface, five times",
-    Limits(memory=250.0, kept=250.0, descriptors=2 * _FLOOD + 100),
+    # The client opens the connections of the next round while the kubelet closes those of the last.
+    Limits(memory=250.0, kept=250.0, descriptors=2 * 2 * _FLOOD + 100),
 )
 def _flood(target: Target) -> None:
     first = http2.PREFACE + http2.settings()
