@@ -13,7 +13,7 @@ from pathlib import Path
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0x0, 0x1, 0x3, 0x4, 0x6, 0x8
-END_STREAM, END_HEADERS = 0x1, 0x4
+END_STREAM, END_HEADERS, ACK = 0x1, 0x4, 0x1
 INITIAL_WINDOW_SIZE = 0x4
 _FIRST_WINDOW, _LONGEST_FRAME = 65_535, 16_384
 """Initial flow control window of a connection, and maximum length of a frame, in bytes. The server
