@@ -164,6 +164,8 @@ class Service(dp_grpc.DevicePluginServicer):
         self.live.append(ended)
         if "late-list" in on:
             ended.wait(0.6)
+        if "very-late-list" in on:
+            ended.wait(3)
         if "leak-handlers" in on:
             context.add_callback(lambda: threading.Thread(target=time.sleep, args=(3600,),
                                                           daemon=True).start())  # fmt: skip

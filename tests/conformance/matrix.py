@@ -331,7 +331,7 @@ SUBJECTS: Mapping[str, Subject] = {
         ("exit-1-on-loss",), ("K01", "K02"), limits={"restarts": 8}, restart="always"
     ),
     "late first list": Subject(
-        ("late-list",), ("R07", "W01"), limits={"register_delay_seconds": 0.5}
+        ("very-late-list",), ("R07", "W01"), limits={"register_delay_seconds": 0.5}
     ),
     "three resources": Subject(
         (*GOOD, "three"), ("R01", "W15", "W06", "A01", "A05", "A10", "A16", "P01", "S01")

@@ -66,6 +66,7 @@ class Run(CheckRun):
             change=lambda name, id_: self.seen.append((name, id_)),
             has_exited=False,
             forget_exits=lambda: None,
+            end=lambda process: process.stop(),
             core_waits=dict,
             processes=[],
             exit_text=lambda: "exit status 1",

@@ -42,6 +42,7 @@ def _run(hw: Path, **hardware: Any) -> Any:
     plugin = SimpleNamespace(
         path=lambda path: hw / path.lstrip("/"),
         under_test=SimpleNamespace(hardware=Hardware(**hardware)),
+        end=lambda process: process.stop(),
     )
     return SimpleNamespace(plugin=plugin, kubelet=SimpleNamespace(plugin_dir="/plugins"))
 
