@@ -1,9 +1,10 @@
 """Parse the file as the kubelet does.
 
-The kubelet unmarshals into an object that already contains an empty list and its checksum
-(``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go). A missing field keeps its value in this
-object, so ``{}`` is a valid file. A file of a kubelet before v1.32 has no ``Data``, and its
-checksum is not that of an empty list, so it is corrupt.
+The kubelet unmarshals into an object that already contains an empty list and the checksum of this
+list (``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go). If the file lacks a field, the
+field keeps this value, so ``{}`` is a valid file. A file of a kubelet before v1.32 has no ``Data``,
+so the list stays empty. The checksum in the file is not that of an empty list, so the file is
+corrupt.
 
 Unlike Go, the parser rejects bytes that are not UTF-8, and duplicate keys. No kubelet writes
 these.

@@ -1,7 +1,8 @@
 """Repair a state file that kubelets reject, so that a kubelet starts with it.
 
-Unreadable claims are omitted and listed. Nothing is invented. An altered text that is still
-readable cannot be detected. The repaired file contains it, with a valid checksum.
+Unreadable claims are left out of the repaired file, and reported. Nothing is invented. If a claim
+was altered but is still readable, this cannot be detected. The repaired file then contains the
+altered claim, with a valid checksum.
 """
 
 from __future__ import annotations

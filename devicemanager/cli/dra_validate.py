@@ -36,12 +36,14 @@ def _run(args: argparse.Namespace) -> int:
 
     if dra_files.has_files(args):
         where, found = ", ".join(args.paths), dra_files.read_objects(args.paths)
+        advice = "name other files"
     else:
+        advice = "create some first, or name files"
         where = "the mock kubelet" if dra_files.is_mock(args) else "the API server"
         found = [value for _, value in dra_files.served_objects(args, dra_files.SERVED)]
     report = check_objects(found, _rules(args.feature_gate))
     if not report.checked:
-        raise CommandError(f"{where}: no objects of resource.k8s.io to validate: name other files")
+        raise CommandError(f"{where}: no objects of resource.k8s.io to validate: {advice}")
     _print(args.output, report)
     return 1 if report.problems else 0
 

@@ -230,7 +230,10 @@ def _attribute(value: object) -> JsonObject:
     for kind, name in ((bool, "bool"), (int, "int"), (str, "string")):
         if isinstance(value, kind):
             return {name: value}
-    raise ValueError(f"invalid attribute {_shown(value)}: use a string, a number or a bool")
+    raise ValueError(
+        f"invalid attribute {_shown(value)}: use a string, a whole number, a bool or "
+        "{version: VERSION}"
+    )
 
 
 def _shown(value: object) -> str:

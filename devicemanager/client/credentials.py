@@ -121,7 +121,7 @@ def load(
         where = "the pod's service account"
         _fill(where, lambda: _in_cluster(found))
     else:
-        where = str(path or "~/.kube/config")
+        where = f"kubeconfig {path or '~/.kube/config'}"
         _check_file(path)
         _fill(where, lambda: _from_file(found, path, context))
     return Credentials(_server(found, where), _token(found), lambda: load(kubeconfig, context))
@@ -201,15 +201,13 @@ def _fill(where: str, fill: Callable[[], None]) -> None:
         fill()
     except Exception as error:  # the client raises many types for a malformed file
         text = " ".join(str(error).split()) or type(error).__name__
-        raise ClusterError(f"kubeconfig {where}: {text}") from None
+        raise ClusterError(f"{where}: {text}") from None
 
 
 def _server(found: Any, where: str) -> Server:
     url = str(found.host).rstrip("/")
     if not _is_url(url):
-        raise ClusterError(
-            f"kubeconfig {where}: invalid server {url!r}: expected https://HOST:PORT"
-        )
+        raise ClusterError(f"{where}: invalid server {url!r}: expected https://HOST:PORT")
     tls = {
         "cert_reqs": ssl.CERT_REQUIRED if found.verify_ssl else ssl.CERT_NONE,
         "ca_certs": found.ssl_ca_cert,

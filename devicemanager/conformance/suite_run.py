@@ -245,8 +245,8 @@ class SuiteRun(ABC):
 
     @contextlib.contextmanager
     def verifying(self, id_: str) -> Iterator[None]:
-        """Run a step that check ``id_`` is about. If the step fails, checks that use
-        ``assuming(id_)`` are skipped from then on."""
+        """Run the step that check ``id_`` verifies. If the step fails, checks that later enter
+        ``assuming(id_)`` are skipped."""
         try:
             yield
         except Failed:
@@ -255,7 +255,7 @@ class SuiteRun(ABC):
 
     @contextlib.contextmanager
     def assuming(self, id_: str) -> Iterator[None]:
-        """Run a step that only prepares a check, and that check ``id_`` is about. Raises Skipped if
+        """Run a step that this check only needs, and that check ``id_`` verifies. Raises Skipped if
         the step fails.
 
         If check ``id_`` has shown that the step fails, raises Skipped at once. Otherwise each of

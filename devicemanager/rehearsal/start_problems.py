@@ -24,7 +24,7 @@ _CONFIGURATION = "keep the present configuration, or use a value that this versi
 
 @attrs.frozen
 class LostCheckpoint:
-    """Why the kubelet loads no allocations at its next start, and what to do first."""
+    """Why the kubelet loads no allocations at its next start, and what to do before this start."""
 
     text: str
     advice: str

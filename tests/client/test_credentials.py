@@ -151,7 +151,7 @@ def test_missing_kubeconfig_is_an_error():
 
 def test_missing_service_account_is_an_error(monkeypatch):
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    with pytest.raises(ClusterError, match=r"^kubeconfig the pod's service account"):
+    with pytest.raises(ClusterError, match=r"^the pod's service account"):
         load()
 
 

@@ -180,7 +180,9 @@ class Ledger:
         """Raise LedgerError if the devices in use or the charges differ from a recount."""
         again = Ledger.restore(self.state())
         if (again._in_use, again._charged) != (self._in_use, self._charged):
-            raise LedgerError("an index of the ledger differs from a recount")
+            raise LedgerError(
+                "devices in use or charges differ from those of the ledger's allocations"
+            )
 
     def _check_claims(self, allocations: Iterable[Allocation]) -> None:
         seen = set(self._allocations)

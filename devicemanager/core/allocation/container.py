@@ -218,8 +218,7 @@ class PodAllocation:
     def snapshot(
         self, requests: Mapping[ResourceName, int], container: ContainerName | None = None
     ) -> dict[ResourceName, ResourceSnapshot]:
-        """Return the state of the requested resources before a container gets its devices, by
-        resource.
+        """Return the state of each requested resource, just before a container gets its devices.
 
         Devices that the container may reuse do not count as in use. If ``container`` is None, the
         result is the state for the pod as a whole, and no device counts as reusable.

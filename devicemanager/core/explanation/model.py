@@ -137,8 +137,8 @@ class MergeExplanation:
     result in the tuple is preferred."""
 
     def aligned_to(self, resource: str) -> tuple[tuple[int, ...], ...]:
-        """Return the sets of NUMA nodes to which the policy would align the resource if it were the
-        only resource. Each set is a tuple of node IDs."""
+        """Return the alternative sets of NUMA nodes to which the policy could align the resource if
+        it were the only resource. Each set is a tuple of node IDs."""
         hints = self.hints[resource] or ()
         return tuple(
             nodes_of(hint.mask)

@@ -41,8 +41,8 @@ Steps = tuple[Step, ...]
 def since(
     *versions: str, value: Any = True, evidence: str = "", gate: str = "", unsure: bool = False
 ) -> Step:
-    """Return a step that starts with the last of ``versions``. The other versions are patch
-    releases with a backport."""
+    """Return a step: a value that applies from the last of ``versions`` on. The other versions are
+    patch releases to which the value was backported."""
     return Step(tuple(map(KubeletVersion.parse, versions)), value, evidence, gate, unsure)
 
 

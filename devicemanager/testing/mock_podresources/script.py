@@ -64,7 +64,7 @@ class Script:
     """Faults that are set at the start."""
     steps: tuple[Step, ...] = ()
     repeat: bool = False
-    """True to start again at the first step after the last step."""
+    """True if the script continues with its first step after its last one."""
 
 
 def with_pods(

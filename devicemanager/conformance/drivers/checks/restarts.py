@@ -265,8 +265,11 @@ def _check_versions(run: DriverRun, *, previous_first: bool) -> str:
     run.prepare(other)
     run.unprepare(other)
     if problem:
-        raise Warned(f"{two} has unprepared a claim of {one}, but not prepared it again: {problem}")
-    return f"{two} has unprepared a claim of {one}"
+        raise Warned(
+            f"{two} has unprepared a claim that {one} had prepared, but another "
+            f"NodePrepareResources before that failed: {problem}"
+        )
+    return f"{two} has unprepared a claim that {one} had prepared"
 
 
 def _why_not_again(run: DriverRun, claim: ClaimObject) -> str:
