@@ -119,13 +119,14 @@ class RunningPlugin:
     def end(self, process: PluginProcess) -> None:
         """Stop an instance whose exit no check judges. It is killed at once if an earlier instance
         has ignored SIGTERM."""
+        was_running = process.is_running
         if self.under_test.ignores_sigterm.is_set():
             process.stay_down()
             with contextlib.suppress(ProcessEnded):
                 process.send_signal(signal.SIGKILL)
         process.stop()
-        # The only signal before was SIGTERM: it was ignored, or took too long.
-        if process.exit_status == -signal.SIGKILL:
+        # Otherwise the check itself has killed the instance.
+        if was_running and process.exit_status == -signal.SIGKILL:
             self.under_test.ignores_sigterm.set()
 
     # -- state -------------------------------------------------------------------------

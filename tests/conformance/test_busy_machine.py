@@ -141,11 +141,11 @@ def test_busy_plugin_that_rarely_gets_a_core(
 
 
 class Instance:
-    """Process that ends with SIGKILL, as one that ignores SIGTERM."""
+    """Process that ends with this status, such as that of SIGKILL if it ignores SIGTERM."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, is_running: bool = True) -> None:
         self.exit_status, self.signals = status, [0][:0]
-        self.is_running, self.pid = False, 1
+        self.is_running, self.pid = is_running, 1
 
     def stop(self) -> None:
         self.signals.append(signal.SIGTERM)
@@ -161,12 +161,19 @@ def test_plugin_that_ignores_sigterm_is_waited_for_once() -> None:
     under_test = PluginUnderTest(command=["plugin"])
     kubelet: Any = SimpleNamespace(plugin_dir="", root="")
     sent = []
-    for status in (0, -signal.SIGKILL, -signal.SIGKILL):
-        running, instance = RunningPlugin(under_test, kubelet), Instance(status)
+    killed = -signal.SIGKILL
+    instances = [
+        Instance(0),
+        Instance(killed, is_running=False),  # the check has killed it
+        Instance(killed),
+        Instance(killed),
+    ]
+    for instance in instances:
+        running = RunningPlugin(under_test, kubelet)
         running.processes.append(instance)  # type: ignore[arg-type]
         running.close()
         sent.append(instance.signals)
-    assert sent == [[signal.SIGTERM], [signal.SIGTERM], [signal.SIGKILL, signal.SIGTERM]]
+    assert sent == [[signal.SIGTERM]] * 3 + [[signal.SIGKILL, signal.SIGTERM]]
 
 
 def slow_machine(monkeypatch: pytest.MonkeyPatch, share: float) -> tuple[Run, Callable[[], float]]:
