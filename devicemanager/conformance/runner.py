@@ -699,8 +699,8 @@ def in_order(checks: Sequence[Check]) -> list[Check]:
 
     First come the checks whose verdict other checks need, then the checks that need such a verdict,
     then all others. A check of the second group waits for a registration after a restart, so it
-    takes longest if it fails. Last are checks that assume the result of a check in another lane:
-    the later they begin, the more likely it has a verdict.
+    takes longest if it fails. Last are checks that assume the result of a check that is not in
+    ``checks``: the later they begin, the more likely it has a verdict.
     """
     by_id = {each.id: each for each in checks}
     awaited = {id_ for each in checks for id_ in each.follows}

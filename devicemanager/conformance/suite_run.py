@@ -51,7 +51,7 @@ class SuiteRun(ABC):
     """Resource that ``resource`` returns; None for the plugin's first resource."""
     disproved: set[str]
     """IDs of checks of this report that have shown that a step fails on which other checks depend.
-    All runs of one report share the set."""
+    All checks of a report share the set."""
 
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
         self.stage = stage

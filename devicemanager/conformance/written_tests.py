@@ -160,7 +160,7 @@ def _python(run: _Run) -> str:
     imports += ["import pytest\n\n"]
     rest = _python_others(run, others) if others else ""
     for package, names in _PYTHON_NAMES.items():
-        used = [name for name in names if re.search(rf"\b{name}\b", rest + body)]
+        used = [name for name in names if re.search(rf"^    .*\b{name}\b", rest + body, re.M)]
         imports += [f"from {package} import {', '.join(used)}\n"] if used else []
     parts = [f'"""{_HEAD}"""\n\n{"".join(imports).rstrip()}\n\n', _python_plugin(run)]
     parts += [f"{_PYTHON_FIXTURE.format(options=_python_options(run))}{body}"] if own else []
@@ -246,7 +246,12 @@ def _python_hardware(hardware: Hardware) -> _Call:
     paths = {"dev": hardware.dev, "sys": hardware.sys, "cdi": hardware.cdi}
     return _Call(
         "Hardware",
-        numa=numa and _Call("NumaTopology.of", nodes=numa.nodes, distances=numa.distances),
+        numa=numa
+        and _Call(
+            "NumaTopology.of",
+            nodes=numa.nodes,
+            distances=numa.distances if numa.has_distances else None,
+        ),
         **{name: path and str(path) for name, path in paths.items()},
     )
 

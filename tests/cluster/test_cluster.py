@@ -420,9 +420,11 @@ def test_node_that_leaves_while_joining_is_an_error(apiserver, kubeconfig):
 def test_node_deleted_before_the_first_list_leaves(apiserver, kubeconfig, until, monkeypatch):
     """The LIST began before the node joined, and lacks it. No event follows."""
     begin, deleted = NodeInformer.begin_list, threading.Event()
+    before_list = []
 
     def begin_list(informer):
         begin(informer)
+        before_list.append(set(informer._before_list))
         deleted.wait(30)
 
     monkeypatch.setattr(NodeInformer, "begin_list", begin_list)
@@ -431,6 +433,7 @@ def test_node_deleted_before_the_first_list_leaves(apiserver, kubeconfig, until,
         apiserver.delete("nodes", "n-0")
         deleted.set()
         until(lambda: not cluster.nodes)
+    assert before_list[0] == set()
 
 
 def test_nodes_excludes_a_node_that_is_leaving(apiserver, kubeconfig, until, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -265,6 +266,36 @@ def test_rejected_allocation_has_its_own_symptom() -> None:
     with pytest.raises(Failed) as raised:
         _allocate_one(run, client, ["a"])
     assert "UnexpectedAdmissionError" in raised.value.symptom
+
+
+@pytest.mark.parametrize(
+    ("ignored", "disproved"), [(signal.SIGTERM, {"L01"}), (signal.SIGINT, set())]
+)
+def test_other_checks_are_skipped_only_if_sigterm_is_ignored(
+    ignored: signal.Signals, disproved: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop_by(run: Run, number: signal.Signals) -> float:
+        if number == ignored:
+            raise Failed("still runs")
+        return 0.1
+
+    monkeypatch.setattr(lifecycle, "stop_by", stop_by)
+    run: Any = Run()
+    run.start = run.relaunch = lambda *args: None
+    run.plugin.process = SimpleNamespace(exit_status=0)
+    with pytest.raises(Failed, match="^still runs$"):
+        lifecycle.l01.run(run)
+    assert run.disproved == disproved
+
+
+def test_device_is_repaired_even_if_its_recovery_is_not_reported() -> None:
+    run = Run()
+    run.plugin.under_test.has = lambda name: True
+    run.disproved.add("W08")
+    with pytest.raises(Skipped) as skipped:
+        run.assume_recovered("a")
+    assert (str(skipped.value), skipped.value.cause) == ("would repeat a failure", "W08")
+    assert ("recover-device", "a") in run.seen
 
 
 def test_l07_accepts_a_plugin_that_exits_for_lack_of_inotify_after_its_registration(

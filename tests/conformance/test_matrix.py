@@ -65,6 +65,17 @@ _TOGETHER = (
 """Groups of switches that do not hide each other. Those that end the plugin are last."""
 
 
+@pytest.mark.timeout(60)
+def test_kill_by_a_check_does_not_change_how_others_stop_the_plugin() -> None:
+    """K10 kills the plugin. K14 must still see what the plugin does at SIGTERM."""
+    case = _BY_SWITCH["mount-removed"]
+    report = run(
+        broken(case), select(["K10", "K14"]), jobs=1, limits=limits(case), settings=_SETTINGS
+    )
+    outcomes = [each.outcome for each in report.verdicts]
+    assert outcomes == [Outcome.PASS, Outcome.FAIL], [each.seen for each in report.verdicts]
+
+
 def test_each_check_has_a_switch_that_fails_it() -> None:
     failing = {id_ for case in CASES for id_ in case.fails}
     assert failing | set(NOTHING_FAILS) == {each.id for each in all_checks()}

@@ -14,7 +14,7 @@ from typing import Final
 from tools.attack.model import Quiet, Target
 from tools.attack.running import running
 from tools.harness.plugin import RESOURCE, plugin_process
-from tools.harness.process import HelperProcess, short_directory
+from tools.harness.process import HelperProcess, RequestFailed, short_directory
 
 _ROUNDS: Final = 5
 _DEVICES: Final = 8
@@ -24,13 +24,16 @@ _TIMEOUT: Final = 90.0
 def measure() -> Quiet:
     """Measure a start of the command, and registrations and admissions of a good plugin.
 
-    Returns the times that ``Quiet.steady`` makes of the measured ones.
+    Returns the times that ``Quiet.steady`` makes of the measured ones. Raises RequestFailed if the
+    command does not start.
     """
     with short_directory() as root, running(root, "-o", "json") as command:
         start = command.until(command.is_ready, _TIMEOUT)
         for _ in command.end():
             pass  # only attacks judge how the command exits
         stop = _TIMEOUT if command.stop is None else command.stop
+    if start is None:
+        raise RequestFailed(f"without an attack, the kubelet was not ready within {_TIMEOUT:g} s")
     with (
         short_directory() as root,
         HelperProcess("tools.attack.node", root, "{}") as node,
@@ -47,7 +50,6 @@ def measure() -> Quiet:
         def admit() -> float:
             return node.ask("admit", f"quiet-{next(numbers)}", RESOURCE, 1).seconds
 
-        start = _TIMEOUT if start is None else start
         return Quiet(start, stop, _median(register), _median(admit)).steady()
 
 

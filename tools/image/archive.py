@@ -48,10 +48,13 @@ def write(archive: Path, root: Path, recipe: Recipe, tag: str) -> None:
         text = json.dumps(config).encode()
         name = f"{hashlib.sha256(text).hexdigest()}.json"
         manifest = [{"Config": name, "Layers": [f"{digest}.tar"], "RepoTags": [tag]}]
-        with tarfile.open(archive, "w") as tar:
+        whole = Path(scratch) / "archive.tar"
+        with tarfile.open(whole, "w") as tar:
             _add(tar, name, text)
             tar.add(layer, f"{digest}.tar", filter=_normal)
             _add(tar, "manifest.json", json.dumps(manifest).encode())
+        # An interrupted build leaves no partial archive.
+        whole.replace(archive)
 
 
 def _normal(info: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -376,7 +376,7 @@ def k14(run: CheckRun) -> str:
     if not existing:
         cause = "A12" if response.mounts else "A11"
         raise Skipped(f"the response names {named[0]}, which does not exist", cause=cause)
-    run.plugin.end(run.process)
+    run.process.stop()
     _check_exist(existing, "exit")
     run.relaunch("the plugin's restart")
     _check_exist(existing, "new start")
