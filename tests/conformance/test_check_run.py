@@ -283,7 +283,7 @@ def test_other_checks_are_skipped_only_if_sigterm_is_ignored(
     run: Any = Run()
     run.start = run.relaunch = lambda *args: None
     run.plugin.process = SimpleNamespace(exit_status=0)
-    with pytest.raises(Failed, match="^still runs$"):
+    with pytest.raises(Failed, match=r"^still runs$"):
         lifecycle.l01.run(run)
     assert run.disproved == disproved
 
