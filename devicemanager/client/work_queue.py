@@ -201,42 +201,54 @@ class WorkQueue:
 
 
 class PausableQueue:
-    """View of a queue that holds back work while it is paused. Thread-safe."""
+    """View of a queue that holds back work while it is paused. Thread-safe.
 
-    __slots__ = ("_held", "_is_paused", "_lock", "_queue")
+    Work with the same key runs in the order in which it was added, also after a pause.
+    """
+
+    __slots__ = ("_is_paused", "_lock", "_queue", "_waiting")
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         # Guards the fields below; no work runs under it.
         self._lock = threading.Lock()
         self._is_paused = False
-        self._held: list[tuple[Priority, str, _Act]] = []
+        self._waiting: dict[str, deque[tuple[Priority, _Act]]] = {}
+        """Work that has not started, by key, the oldest first."""
 
     def put(self, priority: Priority, key: str, work: _Act) -> None:
-        """Add work under a key to the queue; while the view is paused, hold it back."""
-        if not self._holds(priority, key, work):
-            self._queue.put(priority, key, partial(self._run, priority, key, work))
+        """Add work under a key to the queue; while the view is paused, hold it back.
 
-    def _run(self, priority: Priority, key: str, work: _Act) -> None:
-        # The view can have been paused while the work was in the queue.
-        if not self._holds(priority, key, work):
-            work()
-
-    def _holds(self, priority: Priority, key: str, work: _Act) -> bool:
+        If the queue raises RuntimeError, the work is not added.
+        """
         with self._lock:
-            if self._is_paused:
-                self._held.append((priority, key, work))
-            return self._is_paused
+            if not self._is_paused:
+                self._queue.put(priority, key, partial(self._run_oldest, key))
+            self._waiting.setdefault(key, deque()).append((priority, work))
+
+    def _run_oldest(self, key: str) -> None:
+        with self._lock:
+            waiting = self._waiting.get(key)
+            # Nothing waits if the view was paused and resumed before this call: each work that
+            # waited then got a second call.
+            if self._is_paused or not waiting:
+                return
+            _, work = waiting.popleft()
+            if not waiting:
+                del self._waiting[key]
+        work()
 
     def pause(self, paused: bool) -> None:
-        """Hold back all work that has not started; with ``paused`` False, add it to the queue."""
+        """Hold back all work that has not started; with ``paused`` False, add it to the queue.
+
+        If the queue raises RuntimeError, the view stays paused and holds all work.
+        """
         with self._lock:
-            self._is_paused = paused
-            held: list[tuple[Priority, str, _Act]] = []
             if not paused:
-                held, self._held = self._held, held
-        for each in held:
-            self.put(*each)
+                for key, waiting in self._waiting.items():
+                    for priority, _ in waiting:
+                        self._queue.put(priority, key, partial(self._run_oldest, key))
+            self._is_paused = paused
 
 
 def start_another(threads: list[threading.Thread], target: _Act, name: str) -> None:

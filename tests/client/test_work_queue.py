@@ -237,3 +237,105 @@ def test_paused_view_holds_back_work_that_has_not_started(queue):
     assert queue.drain(20) and done == []
     view.pause(False)
     assert queue.drain(20) and done == ["queued", "added"]
+
+
+def test_paused_view_keeps_the_order_of_a_key(queue):
+    """Also of work that was in the queue before the pause."""
+    done, view = [], PausableQueue(queue)
+    go = occupy(queue)
+    view.put(Priority.EVENT, "a", lambda: done.append("before"))
+    view.pause(True)
+    view.put(Priority.EVENT, "a", lambda: done.append("during"))
+    go()
+    assert queue.drain(20) and done == []
+    view.pause(False)
+    assert queue.drain(20) and done == ["before", "during"]
+
+
+class ListQueue:
+    """Stores work until ``run``. ``before_put`` is called before each put."""
+
+    def __init__(self):
+        self.works = []
+        self.before_put = lambda: None
+
+    def put(self, priority, key, work):
+        self.before_put()
+        self.works.append(work)
+
+    def run(self):
+        while self.works:
+            self.works.pop(0)()
+
+
+def test_view_that_is_resumed_before_its_work_starts_runs_it_once():
+    queue, done = ListQueue(), []
+    view = PausableQueue(queue)
+    view.put(Priority.EVENT, "a", lambda: done.append("before"))
+    view.pause(True)
+    view.pause(False)
+    queue.run()
+    assert done == ["before"]
+
+
+def test_work_that_is_added_while_a_view_resumes_comes_last():
+    queue, done = ListQueue(), []
+    view = PausableQueue(queue)
+    view.pause(True)
+    for number in range(2):
+        view.put(Priority.EVENT, "a", lambda number=number: done.append(number))
+    other = threading.Thread(
+        target=view.put, args=(Priority.EVENT, "a", lambda: done.append("late"))
+    )
+
+    def add_late_work():
+        queue.before_put = lambda: None
+        other.start()
+        other.join(0.2)  # it may have to wait until the view has resumed
+
+    # The first held work is already in the queue when the late work is added.
+    def at_second_put():
+        queue.before_put = add_late_work
+
+    queue.before_put = at_second_put
+    view.pause(False)
+    other.join(20)
+    queue.run()
+    assert done == [0, 1, "late"]
+
+
+def test_view_that_cannot_resume_loses_no_work():
+    queue, done = ListQueue(), []
+    view = PausableQueue(queue)
+
+    def no_thread():
+        raise RuntimeError("can't start new thread")
+
+    view.pause(True)
+    for key in "ab":
+        view.put(Priority.EVENT, key, lambda key=key: done.append(key))
+    queue.before_put = no_thread
+    with pytest.raises(RuntimeError):
+        view.pause(False)
+    queue.before_put = lambda: None
+    queue.run()
+    assert done == [], "the view is still paused"
+    view.pause(False)
+    queue.run()
+    assert done == ["a", "b"]
+
+
+def test_view_does_not_keep_work_that_its_queue_rejects():
+    queue, done = ListQueue(), []
+    view = PausableQueue(queue)
+
+    def no_thread():
+        raise RuntimeError("can't start new thread")
+
+    queue.before_put = no_thread
+    with pytest.raises(RuntimeError):
+        view.put(Priority.EVENT, "a", lambda: done.append("rejected"))
+    queue.before_put = lambda: None
+    view.put(Priority.EVENT, "a", lambda: done.append("accepted"))
+    queue.run()
+    assert done == ["accepted"]
