@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -443,6 +444,27 @@ def test_invalid_faults_warn_and_change_nothing(world: World) -> None:
         f"node n: fault device-lost={GPU}/gpu-9: unknown device 'gpu-9' of {GPU}: the resource has "
         "gpu-0, gpu-1, gpu-2, gpu-3"
     )
+
+
+def test_node_that_falls_silent_and_resumes_at_the_same_time_is_consistent(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = world.join()
+    resume = threading.Thread(target=node.silent, args=(False,))
+    pause = world.leases.pause
+
+    def pause_while_another_resumes(name: str, paused: bool) -> None:
+        if paused:
+            resume.start()
+            resume.join(0.2)  # it may have to wait until the node is silent
+        pause(name, paused)
+
+    monkeypatch.setattr(world.leases, "pause", pause_while_another_resumes)
+    node.silent()
+    resume.join(20)
+    assert not node.is_silent and world.leases.paused == set()
+    world.run("train")
+    assert world.status("train")["phase"] == "Running"
 
 
 # -- leaving --------------------------------------------------------------------------------------

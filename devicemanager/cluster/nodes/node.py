@@ -394,10 +394,10 @@ class ClusterNode:
         with self._lock:
             if silent == self._is_silent:
                 return
-            # Set first, so that a queued status update is also dropped.
+            # First, because it can raise RuntimeError. The node then stays silent.
+            self._context.writes.pause(silent)
+            self._leases.pause(self.name, silent)
             self._is_silent = silent
-        self._leases.pause(self.name, silent)
-        self._context.writes.pause(silent)
         if not silent:
             self.refresh()
 
