@@ -446,6 +446,19 @@ def test_invalid_faults_warn_and_change_nothing(world: World) -> None:
     )
 
 
+def test_node_that_resumes_overwrites_unknown_conditions(world: World) -> None:
+    """The node lifecycle controller sets them while a node is silent."""
+    node = world.join()
+    node.silent()
+    unknown = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+    world.call("PATCH", "/api/v1/nodes/n/status", {"status": unknown}, patch="strategic")
+    world.settle()
+    assert world.condition()["status"] == "Unknown"
+    node.silent(False)
+    world.settle()
+    assert world.condition()["status"] == "True"
+
+
 def test_node_that_falls_silent_and_resumes_at_the_same_time_is_consistent(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -399,6 +399,8 @@ class ClusterNode:
             self._leases.pause(self.name, silent)
             self._is_silent = silent
         if not silent:
+            # Forced, because the conditions on the server can have become Unknown.
+            self._write_status()
             self.refresh()
 
     def reboot(self) -> None:
