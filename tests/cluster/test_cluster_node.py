@@ -536,6 +536,47 @@ def test_deleted_node_registers_again_with_on_deleted_register(world: World) -> 
     assert world.status("train")["phase"] == "Running"
 
 
+@pytest.mark.parametrize("first", ["event", "update", "update and registration"])
+def test_deleted_node_registers_again_only_once(world: World, first: str) -> None:
+    """The event and a status update, which fails with 404, both find the deletion."""
+    layout = simulated_driver("gpu.example.com", [None])
+    node = world.join(gpus=0, drivers=(layout,), on_deleted="register")
+
+    def registrations() -> int:
+        return [at for method, at, _ in world.requests if method == "POST"].count("/api/v1/nodes")
+
+    assert registrations() == 1
+    world.call("DELETE", "/api/v1/nodes/n")
+    if first == "event":
+        world.deliver()
+    node.verify()
+    if first == "update and registration":
+        _, _, update = world.work_queue.waiting.popleft()
+        update()
+    world.deliver()
+    world.settle()
+    assert registrations() == 2
+    assert world.node()["metadata"]["uid"] == node.uid
+    assert len(world.all("resourceslices")) == 1
+
+
+def test_node_that_is_deleted_while_it_is_taken_over_registers_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.join().leave("keep")
+    request, deleted = world.request, []
+
+    def delete_before_status(method: str, path: str, *args: Any, **options: Any) -> Any:
+        if path == "/api/v1/nodes/n/status" and not deleted:
+            deleted.append(world.call("DELETE", "/api/v1/nodes/n"))
+            world.deliver()  # the new node has no handler yet, so it gets no event
+        return request(method, path, *args, **options)
+
+    monkeypatch.setattr(world, "request", delete_before_status)
+    node = world.join(on_deleted="register")
+    assert deleted and world.node()["metadata"]["uid"] == node.uid
+
+
 def test_deleted_silent_node_registers_again_when_it_resumes(world: World) -> None:
     node = world.join(on_deleted="register")
     node.silent()

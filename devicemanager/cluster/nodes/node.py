@@ -156,7 +156,7 @@ class ClusterNode:
         Raises ApiError if a request fails. Raises ClusterError if another program created a Node
         with this name.
         """
-        found, is_new = register(self._context, self._status, lambda: self._update(force=True))
+        found, is_new = register(self._context, self._status, self._take_over)
         self._uid = found["metadata"]["uid"]
         self._context.placement.update(found)
         # The Lease must follow soon: without it, the node lifecycle controller marks the node as
@@ -171,6 +171,11 @@ class ClusterNode:
         if not self._is_timed:
             self._is_timed = True
             self._reconcile_later()
+
+    def _take_over(self, found: JsonObject) -> None:
+        # Set before the update, which can find that the Node has been deleted.
+        self._uid = found["metadata"]["uid"]
+        self._update(force=True)
 
     def do(self, act: Callable[[], None]) -> None:
         """Run a function in the node's sync loop, after all functions that are already queued."""
@@ -209,10 +214,11 @@ class ClusterNode:
     def _update(self, force: bool = False) -> None:
         if self._is_over or self._is_silent:
             return
+        uid = self._uid
         try:
             self._status.update(force)
         except NotFound:
-            self._on_deleted()
+            self._on_deleted(uid)
         except Forbidden as error:
             self._on_forbidden(error)
         except Invalid as error:
@@ -253,7 +259,8 @@ class ClusterNode:
         if kind == "DELETED":
             # The event can be about an earlier Node with the same name.
             if metadata["uid"] == self._uid:
-                self._context.work_queue.put(Priority.NODE_STATUS, self._key, self._on_deleted)
+                act = partial(self._on_deleted, metadata["uid"])
+                self._context.work_queue.put(Priority.NODE_STATUS, self._key, act)
             return
         self._context.placement.update(object_)
         self._status.compare(object_)
@@ -275,19 +282,22 @@ class ClusterNode:
             Priority.NODE_STATUS, self._key, lambda: self._update(force=True)
         )
 
-    def _on_deleted(self) -> None:
+    def _on_deleted(self, uid: str) -> None:
         if self._is_over:
             return
         match self.options.on_deleted:
             case "register":
-                self._context.writes.put(Priority.NODE_STATUS, self._key, self._register_again)
+                act = partial(self._register_again, uid)
+                self._context.writes.put(Priority.NODE_STATUS, self._key, act)
             case "leave":
                 self._leave_by_itself("has left: its Node object was deleted")
             case "stay":
                 pass  # like a kubelet, which does not re-register: its updates fail with 404
 
-    def _register_again(self) -> None:
-        if not self._is_over:
+    def _register_again(self, uid: str) -> None:
+        # An event and a failed update can both find the deletion of the Node with this UID. The
+        # second registration would delete the node's ResourceSlices.
+        if not self._is_over and uid == self._uid:
             self.join()
 
     def _on_forbidden(self, error: Forbidden) -> None:

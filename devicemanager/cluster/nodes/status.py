@@ -195,12 +195,13 @@ def _amounts(node: JsonObject) -> int:
 
 
 def register(
-    node: NodeContext, statuses: NodeStatusUpdater, update: Callable[[], None]
+    node: NodeContext, statuses: NodeStatusUpdater, update: Callable[[JsonObject], None]
 ) -> tuple[JsonObject, bool]:
     """Create the Node object with its status and return it (``registerWithAPIServer``).
 
-    If the Node already exists, take it over, and call ``update`` to write its status. The second
-    value is False for a Node that an earlier process created. It is True for a new or adopted Node.
+    If the Node already exists, take it over, and call ``update`` with the Node to write its status.
+    The second value is False for a Node that an earlier process created. It is True for a new or
+    adopted Node.
 
     Raises ApiError if a request fails, and ClusterError if devicemanager did not create the Node.
     """
@@ -216,14 +217,14 @@ def register(
     )
     if options.adopted:
         found = _take_over(node)
-        update()
+        update(found)
         return found, True
     try:
         found = _checked(node.api.request("POST", "/api/v1/nodes", body, user=node.user))
     except Conflict:
         found = _take_over(node)
         statuses.take_over(found.get("status") or {})
-        update()
+        update(found)
         return found, False
     statuses.was_written(status, found)
     return found, True
