@@ -311,6 +311,21 @@ def test_unhealthy_device_shows_in_pod_claim_and_slice(world: World) -> None:
     assert "taints" not in slices(world)[0]["spec"]["devices"][0]
 
 
+def test_silent_node_queues_one_write_per_pod(world: World) -> None:
+    node = join(world, device_status=True)
+    run(world, "a", "gpu-0")
+    node.silent()
+    for _ in range(3):
+        node.fail_device(DRIVER, "gpu-0")
+        node.recover_device(DRIVER, "gpu-0")
+    node.fail_device(DRIVER, "gpu-0")
+    world.requests.clear()
+    node.silent(False)
+    world.settle()
+    (body,) = [body for _, at, body in world.requests if at == f"{CLAIMS}/a/status"]
+    assert body["status"]["devices"][0]["conditions"][0]["status"] == "False"
+
+
 # -- slices ------------------------------------------------------------------------------
 
 
@@ -363,6 +378,19 @@ def test_restarted_kubelet_wipes_slices_and_they_return(world: World) -> None:
     world.settle()
     assert slices(world) == []
     world.pass_time(2)
+    assert published(world) == ["gpu-0", "gpu-1"]
+
+
+def test_silent_node_wipes_slices_once_when_it_resumes(world: World) -> None:
+    node = join(world)
+    node.silent()
+    for _ in range(3):
+        node.restart()
+        world.pass_time(60.0)
+    world.requests.clear()
+    node.silent(False)
+    world.pass_time(60.0)
+    assert [method for method, _, _ in world.requests].count("DELETE") == 1
     assert published(world) == ["gpu-0", "gpu-1"]
 
 

@@ -25,13 +25,16 @@ class NodeDra:
     Thread-safe. Methods only queue work.
     """
 
-    __slots__ = ("_claims", "_kubelet", "_node", "_slices")
+    __slots__ = ("_claims", "_kubelet", "_node", "_queued", "_slices")
 
     def __init__(self, node: NodeContext, kubelet: DraKubelet, uid: Callable[[], str]) -> None:
         self._node = node
         self._kubelet = kubelet
         self._claims = NodeClaims(node)
         self._slices = NodeSlices(node, kubelet.drivers, uid) if node.options.drivers else None
+        self._queued: set[str] = set()
+        """UIDs of the pods for which a write of ``status.devices`` is queued. It needs no lock: two
+        events at the same time can at most queue two writes."""
         kubelet.use_claims(self._claims)
 
     @classmethod
@@ -72,10 +75,16 @@ class NodeDra:
         if event.kind is EventKind.STARTED and self._slices is not None:
             self._slices.restarted()
         if event.kind in _WITH_DEVICES and event.pod and self._node.options.device_status:
+            # Otherwise, the work of a silent node would grow with each event.
+            if event.pod in self._queued:
+                return
+            self._queued.add(event.pod)
             work = partial(self._write_devices, event.pod)
             self._node.writes.put(Priority.EVENT, f"claims/{self._node.name}", work)
 
     def _write_devices(self, uid: str) -> None:
+        # Removed before the claims are read, so that a later event queues another write.
+        self._queued.discard(uid)
         try:
             claims = self._kubelet.held_claims(uid)
         except RequestError:

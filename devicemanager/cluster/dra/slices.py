@@ -41,6 +41,7 @@ class NodeSlices:
         "_generations",
         "_node",
         "_published",
+        "_queued",
         "_stopped",
         "_uid",
         "_waiting",
@@ -52,6 +53,8 @@ class NodeSlices:
         self._drivers = drivers
         self._uid = uid
         self._closed = False
+        self._queued: set[Callable[[], None]] = set()
+        """Work that is queued. Otherwise, the work of a silent node would grow without limit."""
         # Used only by the work of this node, one at a time.
         self._published: dict[str, _Devices] = {}
         self._generations: dict[str, int] = {}
@@ -88,11 +91,16 @@ class NodeSlices:
         return is_due or name in self._stopped
 
     def _queue(self, work: Callable[[], None]) -> None:
+        if work in self._queued:
+            return
+        self._queued.add(work)
         key = f"slices/{self._node.name}"
         self._node.writes.put(Priority.NODE_STATUS, key, partial(self._run, work))
 
     def _run(self, work: Callable[[], None]) -> None:
         node = self._node
+        # Removed before the work starts, so that a later change queues it again.
+        self._queued.discard(work)
         if self._closed:
             return
         try:
