@@ -193,16 +193,29 @@ class NodeInformer:
         self._lock = threading.Lock()
         self._nodes: dict[str, NodeHandler] = {}
         self._before_list: set[str] = set()
+        self._expected: dict[str, JsonObject | None] = {}
+        """Expected nodes without a handler. The value is the last deleted Node of this name."""
+
+    def expect(self, name: str) -> None:
+        """Start to remember the deletion of a Node that is going to join."""
+        with self._lock:
+            self._expected[name] = None
 
     def add_handler(self, name: str, node: NodeHandler) -> None:
-        """Pass the events of the Node object ``name`` to the handler ``node``."""
+        """Pass the events of the Node object ``name`` to the handler ``node``.
+
+        If the Node was deleted since ``expect``, the handler gets this event at once.
+        """
         with self._lock:
             self._nodes[name] = node
+            if (deleted := self._expected.pop(name, None)) is not None:
+                node.on_node_event("DELETED", deleted)
 
     def drop(self, name: str) -> None:
         """Stop delivering events to a node."""
         with self._lock:
             self._nodes.pop(name, None)
+            self._expected.pop(name, None)
 
     def any(self) -> tuple[str, str] | None:
         """Return name and UID of one node; None if no node has joined."""
@@ -237,6 +250,9 @@ class NodeInformer:
     def apply(self, kind: str, object_: JsonObject) -> None:
         """Pass a changed or deleted Node to its handler."""
         with self._lock:
-            node = self._nodes.get(object_["metadata"]["name"])
+            name = object_["metadata"]["name"]
+            node = self._nodes.get(name)
             if node is not None:
                 node.on_node_event(kind, object_)
+            elif kind == "DELETED" and name in self._expected:
+                self._expected[name] = object_

@@ -82,6 +82,7 @@ class SharedWatches:
         """
         for name in names:
             self._pods.expect(name)
+            self._nodes.expect(name)
         with self._lock:
             # Read after ``expect``. If the first LIST ends between the two calls, it may include
             # the nodes, and another LIST does no harm. In the other order, nodes could get no LIST.

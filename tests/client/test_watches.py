@@ -8,6 +8,7 @@ class RecordingHandler:
 
     def __init__(self):
         self.lists = []
+        self.events = []
 
     def on_pod_list(self, objects):
         self.lists.append([each["metadata"]["name"] for each in objects])
@@ -16,7 +17,7 @@ class RecordingHandler:
         pass
 
     def on_node_event(self, kind, object_):
-        pass
+        self.events.append((kind, object_["metadata"]["uid"]))
 
     def verify(self):
         pass
@@ -37,6 +38,24 @@ def test_node_expected_while_the_first_list_ends_gets_its_pods(api, apiserver, m
     watches.expect(["n"])
     watches.add_handlers("n", handler, handler)
     assert handler.lists == [["a"]]
+
+
+def test_node_that_is_deleted_before_it_has_a_handler_gets_the_event(api):
+    watches, handler, later = (
+        SharedWatches(api, "k=v", print),
+        RecordingHandler(),
+        RecordingHandler(),
+    )
+    watches._reflectors = ()
+    watches.expect(["n", "dropped"])
+    for kind, name in (("ADDED", "n"), ("DELETED", "n"), ("DELETED", "dropped"), ("DELETED", "x")):
+        watches._nodes.apply(kind, {"metadata": {"name": name, "uid": "u"}})
+    watches.add_handlers("n", handler, handler)
+    assert handler.events == [("DELETED", "u")]
+    watches.drop("dropped")
+    for name in ("n", "dropped", "x"):
+        watches.add_handlers(name, later, later)
+    assert later.events == []
 
 
 def joined(watches, apiserver, name):
