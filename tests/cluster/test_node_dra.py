@@ -402,6 +402,17 @@ def test_process_that_takes_over_wipes_slices(world: World) -> None:
     assert published(world) == ["gpu-0", "gpu-1"]
 
 
+def test_slices_of_a_node_that_registers_again_belong_to_its_new_node(world: World) -> None:
+    join(world, on_deleted="register")
+    [before] = slices(world)
+    world.call("DELETE", "/api/v1/nodes/n")
+    world.settle()
+    [after] = slices(world)
+    uid = world.node("n")["metadata"]["uid"]
+    owners = [each["metadata"]["ownerReferences"][0]["uid"] for each in (before, after)]
+    assert owners[1] == uid != owners[0]
+
+
 def test_slices_of_a_stopped_driver_are_wiped_after_30_seconds(world: World) -> None:
     join(world, slices_delay=Range(2.0))
     world.annotate(f"plugin-gone={DRIVER}")

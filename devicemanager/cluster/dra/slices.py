@@ -64,9 +64,9 @@ class NodeSlices:
         """Drivers that publish their slices again after a delay."""
 
     def joined(self, *, is_new: bool) -> None:
-        """Publish all slices of a node that joins. With ``is_new`` False, wipe the slices of an
-        earlier process first."""
-        self._queue(self._publish_all if is_new else self._wipe_all)
+        """Publish all slices of a node that joins or registers again. With ``is_new`` False, wipe
+        the slices of an earlier process first."""
+        self._queue(self._publish_again if is_new else self._wipe_all)
 
     def restarted(self) -> None:
         """Wipe all slices, because the kubelet has restarted."""
@@ -117,6 +117,12 @@ class NodeSlices:
             node.say(f"cannot write ResourceSlices: {error}")
 
     # -- work of this node, one at a time ------------------------------------------------
+
+    def _publish_again(self) -> None:
+        # The garbage collector deletes the slices of an earlier Node, which was their owner.
+        for layout in self._node.options.drivers:
+            self._forget(layout.driver)
+        self._publish_all()
 
     def _publish_all(self) -> None:
         for layout in self._node.options.drivers:
