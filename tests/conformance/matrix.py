@@ -58,7 +58,7 @@ def case(
 CASES = (
     case("no-register", "R01", start_seconds=3),
     case("register-first", "R02", also="R01", why="it never registers"),
-    case("endpoint-path", "R03", also="R01", why="the kubelet rejects it"),
+    case("endpoint-path", "R03", start_seconds=5, also="R01", why="the kubelet rejects it"),
     case("bad-name", "R04", start_seconds=5, also="R01", why="the kubelet rejects it"),
     case("long-socket", "R05", start_seconds=5, also="R01", why="it cannot serve"),
     case("hot-loop", "R06"),
