@@ -27,9 +27,11 @@ _STEPS: Final = 18
 the memory of the machine."""
 _PODS: Final = "/api/v1/namespaces/default/pods"
 _LARGE = Limits(memory=150.0, kept=100.0)
+# The server starts a thread for each client. A good request waits until those of all clients before
+# it have started.
 _MANY = Limits(
-    registration=100.0,
-    admission=600.0,
+    registration=200.0,
+    admission=1200.0,
     memory=400.0,
     kept=300.0,
     threads=_CLIENTS + 80,
