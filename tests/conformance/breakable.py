@@ -138,7 +138,7 @@ class Service(dp_grpc.DevicePluginServicer):
             if number == 0 and "twice-listed" in on:
                 response.devices.add(ID=id_, health=state)
         if "large-list" in on:
-            for number in range(20_000):
+            for number in range(2_000):
                 response.devices.add(ID=f"large-{number:055d}", health="Unhealthy")
         self.lists += 1
         return response
@@ -258,7 +258,7 @@ class Service(dp_grpc.DevicePluginServicer):
         if "no-library" in on:
             context.abort(grpc.StatusCode.UNKNOWN, "open /opt/vendor/lib: no such file")
         if "slow-allocate" in on:
-            time.sleep(0.4)
+            time.sleep(0.25)
         self.allocations += 1
         if "slots" in on and self.allocations > 100:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no slot is left")

@@ -141,7 +141,7 @@ CASES = (
     case("no-break", "W07", refresh_seconds=3),
     case("no-heal", "W08", refresh_seconds=3),
     case("drop-broken", "W09"),
-    case("large-list", "W10", extra_memory_bytes=64 << 20),
+    case("large-list", "W10", list_warn_bytes=100_000),
     case(
         "one-stream",
         "W11",
@@ -174,7 +174,7 @@ CASES = (
     case(
         "slow-allocate",
         "A09",
-        allocate_warn_seconds=0.2,
+        allocate_warn_seconds=0.15,
         allocations=2,
         parallel_rounds=1,
         single_devices=2,
