@@ -158,13 +158,16 @@ def _python(run: _Run) -> str:
     body = "".join(tests)
     imports = ["import signal\n\n"] if "signal." in body else []
     imports += ["import pytest\n\n"]
-    rest = _python_others(run, others) if others else ""
+    call = _python_call(run, others) if others else ""
+    # Not in comments, which contain what the plugin has printed.
+    code = "".join([call, *(_PYTHON[verdict.check.id] for verdict in own)])
     for package, names in _PYTHON_NAMES.items():
-        used = [name for name in names if re.search(rf"^    .*\b{name}\b", rest + body, re.M)]
+        used = [name for name in names if re.search(rf"\b{name}\b", code)]
         imports += [f"from {package} import {', '.join(used)}\n"] if used else []
     parts = [f'"""{_HEAD}"""\n\n{"".join(imports).rstrip()}\n\n', _python_plugin(run)]
     parts += [f"{_PYTHON_FIXTURE.format(options=_python_options(run))}{body}"] if own else []
-    text = "".join([*parts, rest])
+    parts += [f"\n\n{_python_comments(others)}\n{call}"] if others else []
+    text = "".join(parts)
     return text if "pytest." in text else text.replace("import pytest\n\n", "")
 
 
@@ -201,7 +204,12 @@ def _python_test(run: _Run, verdict: Verdict) -> str:
     return f'\n\ndef test_{name}(mock_kubelet, plugin):\n    """{comment}\n    """\n{body}'
 
 
-def _python_others(run: _Run, others: Sequence[Verdict]) -> str:
+def _python_comments(others: Sequence[Verdict]) -> str:
+    return "\n".join(f"# {line}".rstrip() for each in others for line in _comment(each))
+
+
+def _python_call(run: _Run, others: Sequence[Verdict]) -> str:
+    """Return the statement that runs the checks of ``others`` as tests."""
     plugin = run.plugin
     fields = {
         "env": dict(plugin.env),
@@ -218,12 +226,9 @@ def _python_others(run: _Run, others: Sequence[Verdict]) -> str:
     ]
     more = [f"limits=Limits({', '.join(changed)})"] if changed else []
     more += [f"seed={run.report.seed}"] if run.report.seed != 1 else []
-    comments = "\n".join(f"# {line}".rstrip() for each in others for line in _comment(each))
     ids = ", ".join(_quoted(each.check.id) for each in others)
-    return (
-        f"\n\n{comments}\ntest_other_findings = pytest_checks(\n"
-        f"    {', '.join([f'PluginUnderTest(command=PLUGIN{given})', f'only=[{ids}]', *more])}\n)\n"
-    )
+    arguments = [f"PluginUnderTest(command=PLUGIN{given})", f"only=[{ids}]", *more]
+    return f"test_other_findings = pytest_checks(\n    {', '.join(arguments)}\n)\n"
 
 
 class _Call:

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from devicemanager import NumaTopology
+from devicemanager import NumaTopology, conformance
 from devicemanager.cli import main
 from devicemanager.conformance import Hardware, Limits
 from devicemanager.conformance.checks import all_checks
@@ -74,7 +74,9 @@ def test_other_checks_run_as_checks() -> None:
     assert "func start(" not in go
 
 
-def test_other_checks_run_with_the_options_of_the_run(tmp_path: Path) -> None:
+def test_other_checks_run_with_the_options_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     numa = NumaTopology.of([0, 2], [[10, 30], [30, 10]])
     given = report(["./plugin"], "A08")
     plugin = attrs.evolve(
@@ -83,8 +85,13 @@ def test_other_checks_run_with_the_options_of_the_run(tmp_path: Path) -> None:
     of_run = attrs.evolve(given, plugin=plugin, seed=7)
     text = written_tests(of_run, "python", Limits(allocations=9)).text
     passed: list[Any] = []
-    place = {"pytest_checks": lambda *args, **options: passed.append((*args, options))}
-    exec(text.replace("pytest_checks\n", "pytest_checks as _\n", 1), place)
+    monkeypatch.setattr(
+        conformance,
+        "pytest_checks",
+        lambda *args, **options: passed.append((*args, options)),
+        raising=False,
+    )
+    exec(text, {})
     [(written, options)] = passed
     assert options == {"only": ["A08"], "limits": Limits(allocations=9), "seed": 7}
     assert written.hardware == plugin.hardware and written.resources == plugin.resources
