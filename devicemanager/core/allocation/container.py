@@ -419,7 +419,7 @@ def _call_allocate(
 
 
 def check_listed(devices: DeviceList, ids: Set[DeviceId]) -> None:
-    """Raise KubeletPanic if one of the devices is no longer in the device list (quirk Q33).
+    """Raise KubeletPanic if the device list lacks one of the devices (quirk Q33).
 
     The kubelet reads the topology of such a device through a nil pointer
     (``generateDeviceTopologyHints``, ``allocateContainerResources``, v1.37).

@@ -136,7 +136,7 @@ def _unmark(ending: Collection[ClaimKey], cache: ClaimCache) -> None:
 
 
 class InactivePod(NamedTuple):
-    """A pod that is no longer active, and the names of its claims."""
+    """A pod that has claims but is not active, and the names of its claims."""
 
     uid: str
     namespace: str

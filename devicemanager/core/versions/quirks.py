@@ -136,9 +136,9 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q33": Quirk(
-            "the kubelet panics if a chosen device is no longer listed after Allocate; it also "
-            "panics if, after a restart, a pod's device is no longer listed and other devices have "
-            "a topology",
+            "the kubelet panics if the device list lacks a chosen device after Allocate; after a "
+            "restart, it also panics if the list lacks a pod's device and other devices have a "
+            "topology",
             (since("1.20", value=False), since("1.34", evidence="seen in 1.37.2")),
         ),
         "Q34": Quirk(
