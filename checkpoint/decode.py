@@ -12,7 +12,8 @@ import attrs
 
 @attrs.frozen
 class Number:
-    """Text of a JSON number. It is not converted, because Go rejects 1.0 or 1e3 as an integer."""
+    """Text of a JSON number. It is not converted, because Go accepts 1 as an integer, but not 1.0
+    and 1e0."""
 
     text: str
 

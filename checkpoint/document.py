@@ -87,7 +87,8 @@ class Document:
             self._registered = dict(registered)
 
     def snapshot(self) -> Snapshot:
-        """Return the current state. This copies one pointer per pod."""
+        """Return the current contents as an immutable snapshot. Only one pointer per pod is
+        copied."""
         return Snapshot(tuple(self._pods.values()), self._registered, self._renderer)
 
     def render(self) -> bytes:

@@ -42,7 +42,7 @@ class CheckpointUnreadable(CheckpointError):
 
 class CheckpointCorrupt(CheckpointError):
     """Error for a file whose contents are not a checkpoint or have changed since a kubelet wrote
-    it."""
+    the file."""
 
     def __init__(self, problem: str, source: str = "checkpoint") -> None:
         super().__init__(problem, source)

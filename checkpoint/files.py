@@ -40,8 +40,8 @@ class FileOperations:
     failure."""
 
     def create(self, path: str) -> int:
-        """Create a file that only its owner can access, like the kubelet's. Return a descriptor for
-        writing. Raises FileExistsError if the name exists."""
+        """Create a file that only its owner can access, as the kubelet does. Return a descriptor
+        for writing. Raises FileExistsError if the name exists."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, descriptor: int, data: Contents) -> None:

@@ -85,8 +85,8 @@ def step(state: int, byte: int) -> int:
 
 
 class Effect:
-    """Effect of a text on any hash state. For all states with the same low byte, the text is hashed
-    only once."""
+    """Text whose effect on hash states is cached. The text is hashed only once for all states with
+    the same low byte."""
 
     __slots__ = ("_constants", "_mask", "_parts", "_power")
 

@@ -68,7 +68,7 @@ class Inspection:
     """Reasons for which a kubelet would reject the file, one line each; empty if a kubelet accepts
     it."""
     found: int | None
-    """Checksum in the file; None if it is missing, not a number, or possibly damaged."""
+    """Checksum in the file, 0 if it is missing. None if it is invalid or possibly damaged."""
     expected: int
     """Checksum computed from the contents that could be read."""
     lost: tuple[str, ...] = ()
@@ -193,7 +193,7 @@ class Salvage:
     entries: tuple[Value, ...] = ()
     registered: Object = attrs.field(factory=dict)
     lost: tuple[str, ...] = ()
-    """One line for each unreadable piece of text that contains names."""
+    """One line for each incomplete entry, with the names that can be read, such as the pod UID."""
 
 
 def salvage(text: str, start: int) -> Salvage:

@@ -161,15 +161,15 @@ def _bytes(value: Value, where: str) -> bytes | None:
 
 
 def read_strings(value: Value, where: str) -> tuple[str, ...] | None:
-    """Return a list of strings; None for null. ``where`` names the list in errors. Raises Problem
-    for any other value."""
+    """Return the JSON list of strings ``value``; None for null. ``where`` names the list in errors.
+    Raises Problem for any other value."""
     items = read_list(value, where)
     return None if items is None else tuple([read_string(item, where) for item in items])
 
 
 def read_string(value: Value, where: str) -> str:
-    """Return a string, empty for null; lone surrogates become U+FFFD. Raises Problem for any other
-    value."""
+    """Return the JSON string ``value``; an empty string for null. Lone surrogates become U+FFFD.
+    Raises Problem for any other value."""
     if isinstance(value, str):
         return value if value.isascii() else _without_surrogates(value)
     if value is None:
@@ -182,15 +182,15 @@ def _without_surrogates(text: str) -> str:
 
 
 def read_list(value: Value, where: str) -> list[Value] | None:
-    """Return a list; None for null. Raises Problem for any other value."""
+    """Return the JSON list ``value``; None for null. Raises Problem for any other value."""
     if value is None or isinstance(value, list):
         return value
     _mistyped(value, where, "a list")
 
 
 def read_object(value: Value, where: str) -> Object | None:
-    """Return an object; None for null. Raises Problem for any other value, and for a duplicate
-    key."""
+    """Return the JSON object ``value``; None for null. Raises Problem for any other value, and for
+    a duplicate key."""
     if value is None or isinstance(value, dict):
         return value
     if isinstance(value, Repeated):
@@ -199,7 +199,8 @@ def read_object(value: Value, where: str) -> Object | None:
 
 
 def read_fields(value: Value, where: str, names: tuple[str, ...]) -> Object:
-    """Return those fields of an object that are in ``names``; an empty dict for null.
+    """Return those fields of the JSON object ``value`` that are in ``names``; an empty dict for
+    null.
 
     The case of a field name is ignored. Keys of the result are written as in ``names``. Raises
     Problem for any other value, and for a duplicate field.

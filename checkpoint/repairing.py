@@ -1,7 +1,8 @@
 """Repair a checkpoint file that kubelets reject, so that a kubelet loads it.
 
-Unreadable parts are left out and listed, and nothing is invented. An altered text that is still
-readable cannot be recognized as altered. The repaired file contains it with a valid checksum.
+Unreadable parts are left out of the repaired file, and reported. Nothing is invented. If a part was
+altered but is still readable, this cannot be detected. The repaired file then contains the altered
+part, with a valid checksum.
 """
 
 from __future__ import annotations

@@ -33,8 +33,10 @@ but whose client does not read."""
 
 
 def disconnect(bound: Path) -> int:
-    """Disconnect all clients of the socket ``bound``, and return their number. The socket keeps
-    listening."""
+    """Disconnect all clients of a socket, and return their number. The socket keeps listening.
+
+    ``bound`` is the path to which the socket is bound.
+    """
     with contextlib.ExitStack() as stack:
         # Find all connections before the first shutdown: a client may reconnect immediately, and
         # its new connection must stay.
@@ -112,10 +114,11 @@ class _Counting(grpc.GenericRpcHandler):
 
 
 def disconnect_unread(bound: Path, seconds: float, wait: Callable[[float], object]) -> int:
-    """Disconnect the clients of the socket ``bound`` that do not read. Return their number.
+    """Disconnect the clients of a socket that do not read. Return their number.
 
-    The connections are checked several times during ``seconds``. A client is disconnected if its
-    connection is full at every check. ``wait`` is called with the seconds to wait between checks.
+    ``bound`` is the path to which the socket is bound. The connections are checked several times
+    during ``seconds``. A client is disconnected if its connection is full at every check. ``wait``
+    is called with the seconds to wait between checks.
     """
     # Numbers, not duplicates: duplicates would need as many descriptors as all connections.
     full, poller = dict[int, int](), select.poll()

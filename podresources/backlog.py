@@ -41,10 +41,10 @@ class Backlog:
     """Limits on the number and the total size of responses that clients have not read. Thread-safe.
 
     gRPC accepts every response and stores it until the client has read it. Clients that never read
-    would fill the memory. If a new response does not fit, the oldest responses must make room. The
-    new response is rejected if one of them has waited for less than ``patience`` seconds.
-    Otherwise, clients that do not read are disconnected. If this does not make enough room, the
-    oldest calls are cancelled until the new response fits.
+    would fill the memory. If a new response does not fit, the oldest stored responses must make
+    room. If one of these old responses has been stored for less than ``patience`` seconds, the new
+    response is rejected. Otherwise, clients that do not read are disconnected. If this does not
+    make enough room, the oldest calls are cancelled until the new response fits.
     """
 
     def __init__(

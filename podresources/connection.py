@@ -85,8 +85,10 @@ class Connection:
             raise self._is_closed() from error
 
     def stream(self, method: str, request: bytes, timeout: float | None) -> Stream:
-        """Call a method that returns a stream of responses. The stream ends after ``timeout``
-        seconds; None: no limit."""
+        """Call a method that returns a stream of responses.
+
+        The stream raises DeadlineExceeded after ``timeout`` seconds; None: no limit.
+        """
         channel = self._channel
         try:
             call: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(method)

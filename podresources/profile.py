@@ -34,7 +34,7 @@ class Profile:
     share_id: bool = True
     dynamic_resources: bool = True
     claim_devices: bool = True
-    """True if each device of a claim is named by driver, pool and device."""
+    """True if responses name the driver, pool and device of each device of a claim."""
     repeats_cdi: bool = False
     """True if a device also gets the CDI devices of earlier devices of the same driver in the claim
     (kubelet bug Q26 in docs/kubelet-behaviour.md)."""

@@ -45,7 +45,8 @@ class Inspection:
     """Reasons for which a kubelet would reject the file, one line each; empty if a kubelet accepts
     it."""
     found: int | None
-    """Checksum in the file; None if it is missing, not a number, or possibly damaged."""
+    """Checksum in the file; None if it is invalid or possibly damaged. For a file without a
+    checksum, this is the checksum of an empty list, as in the kubelet."""
     expected: int
     """Checksum of the text in ``Data``; if ``is_complete`` is false, checksum of the claims that
     could be read."""
@@ -55,7 +56,8 @@ class Inspection:
     is_text: bool = True
     """True if the file is UTF-8. Otherwise invalid bytes were read as U+FFFD."""
     share_ids: bool = True
-    """True if the file has the format of v1.35 and later, or has no devices."""
+    """True if the devices in the file have the field ``ShareID``, which kubelets write since v1.35.
+    Also true for a file without devices."""
 
 
 def inspect(data: bytes) -> Inspection:

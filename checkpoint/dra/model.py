@@ -33,7 +33,7 @@ class DriverState:
     devices: tuple[Device, ...] | None = None
     """Prepared devices; None before the driver's first response."""
     skips: tuple[str, ...] = ()
-    """``skipNodeOperations`` (since v1.37): calls that the devices do not need."""
+    """``skipNodeOperations`` (since v1.37): calls of the driver that the devices do not need."""
 
 
 @attrs.frozen

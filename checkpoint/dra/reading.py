@@ -153,8 +153,10 @@ def _checksum(value: Value) -> int:
 def kubelet_error(data: bytes) -> tuple[str, str] | None:
     """Return the error with which a kubelet rejects the file; None if the kubelet accepts it.
 
-    The error is a pair: the damaged part (``file`` or ``data``), and Go's message. For duplicate
-    keys and for bytes that are not UTF-8, the message is ``checkpoint is corrupted``.
+    The error is a pair: the damaged part and the message. The part is ``data`` for the text in
+    ``Data``, and ``file`` for anything else. If the part is not JSON, the message is Go's. For a
+    wrong checksum, and for a duplicate key outside ``Data``, it is ``checkpoint is corrupted``. For
+    an invalid field in ``Data``, it is only similar to Go's.
     """
     if error := syntax_error(data):
         return "file", error

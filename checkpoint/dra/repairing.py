@@ -54,7 +54,8 @@ def repair(data: bytes) -> Repair:
     """Keep the readable claims of ``data`` and recompute the checksum. Raises nothing.
 
     The file keeps its format: with share IDs, or without them as before v1.35. If two claims have
-    the same namespace and name, only the later is kept: a kubelet would use it, too.
+    the same namespace and name, only the later one is kept. A kubelet that loads a file with both
+    claims also uses the later one.
     """
     found = inspect(data)
     dropped = list(found.lost)

@@ -76,7 +76,7 @@ class Permissions:
     """
 
     def __init__(self, allowed: Iterable[Permission] | None = None) -> None:
-        """Create the permissions; ``allowed`` None grants all permissions."""
+        """``allowed``: the permissions that all users have; None means all permissions."""
         self.allowed = None if allowed is None else frozenset(allowed)
         self._lock = threading.Lock()
         self._used: set[Permission] = set()

@@ -120,10 +120,13 @@ def check_kind(target: Target, body: Object) -> None:
 
 
 def typed(target: Target, value: Object, *, strict: bool) -> Object:
-    """Return an object without unknown fields. If ``strict`` is True, they are an error.
+    """Check the types of an object's fields, and return the object.
 
-    Raises StatusError for a value of a wrong type. In objects of resource.k8s.io, all fields are
-    checked. In other objects, only the fields that this project reads are checked.
+    In objects of resource.k8s.io, all fields are checked. Unknown fields are dropped; if ``strict``
+    is True, they are an error. In other objects, only the fields that this project reads are
+    checked, and unknown fields are kept.
+
+    Raises StatusError for a value of a wrong type, or for unknown fields that are an error.
     """
     try:
         return _typed(target, value, strict)
@@ -134,9 +137,10 @@ def typed(target: Target, value: Object, *, strict: bool) -> Object:
 
 
 def typed_patch(target: Target, value: Object, patch: Object | None, *, strict: bool) -> Object:
-    """Check the result of a patch, and return it without unknown fields, as ``typed`` does.
+    """Check the result ``value`` of a patch, and return it, as ``typed`` does.
 
-    ``patch``: the patch if it is a strategic merge patch, else None.
+    ``patch``: the patch if it is a strategic merge patch, else None. The error message contains a
+    strategic merge patch; for another patch, it contains the result.
     """
     try:
         return _typed(target, value, strict)

@@ -1,9 +1,9 @@
 """Claim controller: create claims from templates, and release the claims of finished pods.
 
-By default, the controller releases only claims that the scheduler of this package has allocated:
-they have a finalizer. It does not release claims that a test has allocated. With ``is_strict``, it
-removes the reservations of finished and missing pods from all claims, as the controller of a
-cluster does.
+By default, the controller releases only claims that the scheduler of this package has allocated. It
+recognizes these claims by a finalizer. It does not release claims that a test has allocated. With
+``is_strict``, it removes the reservations of finished and missing pods from all claims, as the
+controller of a cluster does.
 """
 
 from __future__ import annotations

@@ -94,10 +94,12 @@ class Controllers:
 
 
 class NodeLifecycle:
-    """Node lifecycle controller: not-ready taints, expired leases, and pods of deleted nodes.
+    """Node lifecycle controller: taints nodes that are not ready, and deletes the pods and
+    ResourceSlices of deleted nodes.
 
-    It ignores the times in Leases. A lease expires if it does not change for ``grace`` seconds of
-    the controller's clock. Not thread-safe.
+    A node becomes NotReady when its Lease expires. The controller ignores the times in Leases. A
+    Lease expires if it does not change for ``grace`` seconds of the controller's clock. Not
+    thread-safe.
     """
 
     def __init__(self, grace: float) -> None:

@@ -28,7 +28,7 @@ _SUBRESOURCE_VERBS: Final = dict.fromkeys(
 
 
 def document(path: str, kinds: Kinds) -> dict[str, Any] | None:
-    """Return the discovery document at a path; None if the path has none.
+    """Return the discovery document at a path; None for any other path.
 
     Clients request aggregated discovery first. This server does not serve it, so clients then
     request these documents.

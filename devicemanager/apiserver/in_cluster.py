@@ -44,7 +44,9 @@ class InCluster:
 
     @classmethod
     def create(cls, directory: Path, namespace: str = "default") -> InCluster:
-        """Write the files. ``namespace``: the namespace in which the program that reads them runs.
+        """Write the files to ``directory``, and return the configuration.
+
+        ``namespace``: the namespace of the program that reads the files.
 
         Raises InClusterError if openssl is missing or fails, and OSError if the directory cannot be
         written.

@@ -33,8 +33,9 @@ def number(query: _Query, name: str) -> int:
 
 
 def start(query: _Query) -> int:
-    """Return the position in the list at which a page starts: the value of the token ``continue``,
-    or 0 without a token. Raises StatusError for a token that is not a decimal number."""
+    """Return the position in the list at which a page starts. This is the value of the token
+    ``continue``, or 0 without a token. Raises StatusError for a token that is not a decimal
+    number."""
     text = query.get("continue") or "0"
     if text.isascii() and text.isdecimal():
         return int(text)

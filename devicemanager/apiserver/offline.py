@@ -25,7 +25,7 @@ class Problem:
     name: str
     """Namespace and name of the object, as ``namespace/name``."""
     field: str
-    """Path of the field; empty if the object cannot be decoded."""
+    """Path of the invalid field; empty if the object cannot be decoded."""
     text: str
 
     def __str__(self) -> str:

@@ -46,14 +46,17 @@ class PodClaims:
     """Snapshot of the claims on one server, for scheduling pods."""
 
     def __init__(self, server: FakeApiServer, resources: Mapping[str, str]) -> None:
-        """``resources``: names of DeviceClasses by extended resource that DRA can serve."""
+        """``resources``: for each extended resource that DRA can serve, the name of its
+        DeviceClass."""
         self._server = server
         self._resources = resources
         self._allocator = Allocator(server.all("resourceslices"), server.all("deviceclasses"))
         self._claims = {_key(claim): claim for claim in server.all(_CLAIMS)}
 
     def why_not(self, pod: Object) -> str | None:
-        """Return the reason why the pod's claims cannot be used on any node now; None if they can.
+        """Return the reason why the pod's claims are unusable on all nodes now.
+
+        Return None without such a reason.
 
         A claim whose binding to devices has failed loses its allocation.
         """
@@ -71,7 +74,8 @@ class PodClaims:
         return None
 
     def plan(self, pod: Object, node: Object) -> Plan | str:
-        """Plan the claims of a pod on a node. Return the reason if that is impossible.
+        """Return a plan for the claims of a pod on a node. If the node cannot be used, return the
+        reason as text.
 
         Raises ClaimsError for an error that does not depend on the node.
         """

@@ -49,7 +49,7 @@ _NOT_EPHEMERAL: Final = (
 
 
 def changed_part(target: Target, old: Object, given: Object) -> Object:
-    """Return a copy of the pod ``old``, changed as ``given`` requests.
+    """Return a copy of the pod ``old`` with the changes in ``given``.
 
     Only the fields that ``target.subresource`` can change are copied from ``given``. Raises the
     error 422 for a change of these fields that is not allowed.

@@ -1,8 +1,8 @@
 """Bodies in the protobuf encoding of Kubernetes, converted to and from API objects.
 
-A body is the prefix ``k8s`` NUL, then a ``runtime.Unknown`` with kind, version and the object's
-message. Decoded objects have the form of the API's JSON, which differs from protobuf's JSON. An
-int64 is a number, a Quantity and a Time are strings, and empty fields are omitted.
+A body is the text ``k8s`` and a zero byte, then a ``runtime.Unknown`` with kind, version and the
+object's message. Decoded objects have the form of the API's JSON, which differs from protobuf's
+JSON. An int64 is a number, a Quantity and a Time are strings, and empty fields are omitted.
 
 Go's protobuf encoder also writes empty fields. A decoded object contains an empty field only if
 Go's JSON encoder writes it.
@@ -122,7 +122,8 @@ Descriptor = Any
 """Descriptor of a message. Its class depends on the protobuf implementation."""
 
 INLINE: Final = "deviceConfiguration"
-"""Name of the field of a message whose own fields are inlined in JSON."""
+"""Name of a message field that JSON omits: the fields of its value belong to the outer object in
+JSON."""
 
 KEEP_EMPTY: Final = frozenset(
     {
@@ -170,7 +171,7 @@ def value_of_map(field: Field) -> Field | None:
 
 
 def field_type(field: Field) -> str:
-    """Return the name of a field's message; empty if its type is not a message."""
+    """Return the name of the message type of a field; empty if the field is not a message."""
     return "" if field.message_type is None else field.message_type.name
 
 

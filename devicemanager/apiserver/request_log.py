@@ -18,7 +18,7 @@ _MOST_BYTES: Final = 256 << 20
 
 @attrs.frozen
 class LoggedRequest:
-    """A request with its response, or a started watch."""
+    """A request, or a started watch, with the status code of its response."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class LoggedRequest:
     content: str = ""
     """``Content-Type`` of the body."""
     body: Any = attrs.field(default=None, repr=False)
-    """Decoded body; None if there was none."""
+    """Decoded body; None for an empty body, and for a request that could not be parsed."""
     size: int = attrs.field(default=0, repr=False)
     """Bytes of the body, as sent."""
     message: str = attrs.field(default="", repr=False)
@@ -53,7 +53,7 @@ class LoggedRequest:
 
 
 class RequestLog:
-    """The last 10,000 requests, or fewer with large bodies, oldest first. Thread-safe."""
+    """The last 10,000 requests, or fewer if their bodies are large, oldest first. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

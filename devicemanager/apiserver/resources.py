@@ -57,6 +57,8 @@ class ResourceRules:
     def prepare(self, target: Target, new: Object, old: Mapping[str, Any] | None = None) -> None:
         """Change ``new``: drop the fields whose feature gates are off, and set defaults.
 
+        Also drop the status of a new object if its kind has the subresource ``status``.
+
         ``old``: the object that ``new`` replaces; None if ``new`` is created.
         """
         if target.kind.group != RESOURCE_GROUP:
@@ -115,7 +117,10 @@ class ResourceRules:
         return [_in_version(each, target.api_version) for each in found]
 
     def stored(self, target: Target, value: Object) -> Object:
-        """Return an object as a real API server returns it."""
+        """Return an object with exactly those empty fields that a real API server returns.
+
+        An object of another group than resource.k8s.io is returned unchanged.
+        """
         if target.kind.group != RESOURCE_GROUP:
             return value
         return pruned(value, target.kind.api_version, target.kind.name)

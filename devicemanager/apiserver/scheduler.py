@@ -219,7 +219,7 @@ def _has_affinity(pod: Object, node: Object) -> bool:
 
 
 def tolerates(pod: Mapping[str, Any], taints: Iterable[Mapping[str, str]]) -> bool:
-    """True if a pod tolerates all taints that keep pods from a node."""
+    """True if a pod tolerates all ``taints`` with the effect NoSchedule or NoExecute."""
     tolerations = pod["spec"].get("tolerations") or ()
     return all(
         any(_matches(toleration, taint) for toleration in tolerations)

@@ -112,9 +112,12 @@ class FakeApiServer:
         self.permissions = Permissions(allowed)
         self.bookmark_every = bookmark_every
         self.requests: Counter[tuple[str, str]] = Counter()
-        """Number of requests by verb and resource, including those that failed."""
+        """Number of requests by verb and resource, including failed requests.
+
+        Requests with an invalid token, path or body are not counted.
+        """
         self.log = RequestLog()
-        """The last requests with their responses."""
+        """Log of the last requests, with the status codes of their responses."""
         self._hidden = tuple(hidden)
         self._watch_list = watch_list
         self._definitions = tuple(definitions)

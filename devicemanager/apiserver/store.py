@@ -18,7 +18,7 @@ __all__ = ["Change", "Object", "Store", "Stored"]
 MAX_CHANGES: Final = 100_000
 """Maximum number of changes that are stored for watches.
 
-A watch from a version before the oldest stored change gets 410.
+A watch gets 410 if a change after its version is no longer stored.
 """
 MAX_OBJECT: Final = 3 << 19
 """Maximum size of an object as JSON, in bytes (``DefaultMaxRequestBytes`` of etcd). Without this
@@ -84,7 +84,10 @@ class Store:
         self._changed_bytes = 0
         self.version = 1
         self.oldest = 1
-        """Version before the oldest stored change."""
+        """Version just before the oldest stored change.
+
+        A watch from an earlier version gets 410.
+        """
 
     def copied(self) -> Store:
         """Return a store with the same objects and version. Its log of changes is empty."""
@@ -174,7 +177,7 @@ class Store:
     def after(self, version: int, seconds: float, until: Callable[[], bool]) -> Iterator[Change]:
         """Return the changes after a version, oldest first.
 
-        If there is none, wait for a change, for up to ``seconds`` or until ``until`` returns True.
+        If no change is newer, wait for one, for up to ``seconds`` or until ``until`` returns True.
         """
         with self.lock:
             self._changed.wait_for(lambda: self.version > version or until(), seconds)

@@ -21,7 +21,7 @@ _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
 class Watch:
-    """One WATCH request: an iterator over its events and bookmarks."""
+    """One WATCH request. ``lines`` yields its events and bookmarks."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class Watch:
     ) -> None:
         """Create a watch of the objects for which ``chosen`` returns True.
 
-        ``since``: version after which it starts; 0: start with the current objects.
-        ``seconds``: time after which it ends.
+        ``since``: version after which the watch starts; 0 to start with the current objects.
+        ``seconds``: time after which the watch ends.
         ``initial``: True to start with the current objects and a bookmark after them; False to
         start with changes; None to decide by ``since``.
         """
@@ -48,7 +48,7 @@ class Watch:
         self._seconds = seconds
 
     def lines(self, bookmark_every: float, is_over: Callable[[], bool]) -> Iterator[bytes]:
-        """Yield each event as a line.
+        """Yield each event and bookmark as a line of JSON.
 
         The iterator ends when the watch has lasted for its ``seconds``, after an error, or when
         ``is_over`` returns True.

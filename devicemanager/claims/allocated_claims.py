@@ -192,7 +192,8 @@ class AllocatedClaims:
     # -- changes -------------------------------------------------------------------------
 
     def mark_changed(self, *pods: str) -> None:
-        """Increment ``version``, and set it as the version of these pods (UIDs)."""
+        """Increment ``version``. Record in ``pod_versions`` that the claims of these pods (UIDs)
+        changed at this version."""
         self.version += 1
         for pod in pods:
             self.pod_versions[pod] = self.version
@@ -202,14 +203,16 @@ class AllocatedClaims:
 
         If ``found`` is None, record nothing and return no claims.
 
-        Raises TryAgain, and changes nothing, if the devices are not available any more.
+        Raises TryAgain, and changes nothing, if the devices are not available any more or if a
+        claim was changed during the search.
         """
         new = self.allocator.commit(found) if found is not None else ()
         self.mark_changed()
         return new
 
     def check_not_deleted(self, uid: str, claims: Iterable[str]) -> None:
-        """Raise ClaimsError if a claim is being deleted. Ignore claims that the pod (UID) uses."""
+        """Raise ClaimsError if a claim is being deleted. Ignore claims that the pod (UID) already
+        uses."""
         # A pod that uses a deleted claim can be admitted again, after a restart of the kubelet.
         for claim in claims:
             if claim in self._deleted and uid not in self.reservations.users(claim):
@@ -218,8 +221,8 @@ class AllocatedClaims:
     def reserve(self, uid: str, name: str, claims: Sequence[str], found: Found | None) -> None:
         """Record the devices that a search found for a pod's claims, then reserve all claims.
 
-        Raises ClaimsError, and changes nothing, if a claim is being deleted, or if the devices are
-        not available any more.
+        Raises ClaimsError, and changes nothing, if a claim is being deleted or was changed during
+        the search, or if the devices are not available any more.
         """
         self.check_not_deleted(uid, claims)
         new = self.allocate(found)
@@ -241,8 +244,8 @@ class AllocatedClaims:
     def remove_pods(self, pods: Iterable[str], also_allocated_before: bool) -> tuple[str, ...]:
         """Remove pods (UIDs) from the users of their claims, and return these claims.
 
-        Then release these claims if no other pod uses them. If ``also_allocated_before`` is False,
-        release only claims that the pods' running admissions allocated or that are being deleted.
+        Claims that no other pod uses are then released. ``also_allocated_before``: False to release
+        only claims that the pods' running admissions have allocated, and deleted claims.
         """
         uids = tuple(pods)
         new = {claim for pod in uids for claim in self._new.pop(pod, ())}

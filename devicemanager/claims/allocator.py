@@ -125,7 +125,8 @@ class Allocator:
     def commit(self, found: Found) -> tuple[str, ...]:
         """Record the devices that a search found; return the claims that got devices.
 
-        Raises TryAgain, and changes nothing, if the devices are not available any more.
+        Raises TryAgain, and changes nothing, if the devices are not available any more or if a
+        claim was changed during the search.
         """
         for claim in found.claims:
             now = self.store.claims.get(claim.id)

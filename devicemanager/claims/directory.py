@@ -80,7 +80,7 @@ class ObjectFiles:
         self._report_faults()
 
     def withdraw_all(self) -> None:
-        """Withdraw every object that this directory applied, because the directory was removed."""
+        """Withdraw every object that came from the directory, because the directory was removed."""
         self._files.clear()
         self._update_owner()
         self._report_faults()
@@ -153,7 +153,8 @@ def check_directory(directory: Path) -> None:
 
 
 class ClaimsDirectory(FollowedDirectory):
-    """Directory whose objects are applied to an owner from ``start`` to ``stop``.
+    """Watch of a directory. From ``start`` to ``stop``, it applies the objects in the directory's
+    files to an owner.
 
     Use it as a context manager. ``start`` applies the existing files in the caller's thread; the
     thread of the watch applies later changes. ``owner`` and ``report`` are never called

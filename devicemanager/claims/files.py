@@ -19,7 +19,8 @@ from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.objects.manifests.errors import described, shown
 
 ClaimSource = Mapping[str, Any] | str | Path | api.Object
-"""A decoded document, YAML or JSON text with any number of documents, a path, or an object."""
+"""Source of objects: one decoded document, a YAML or JSON text with any number of documents, the
+path of a file, or an object."""
 
 MAX_FILE = 4 * MAX_SIZE
 """Maximum size of a file in bytes: ``MAX_SIZE`` characters of up to 4 bytes."""

@@ -1,4 +1,5 @@
-"""Facade of structured claims for the kubelet. It imports their modules at first use."""
+"""Facade of structured claims for the kubelet. The facade imports the modules of structured claims
+at first use."""
 
 # Most nodes have no structured claims. Importing the search, the objects and the constraints
 # would slow down every start.
@@ -86,7 +87,7 @@ class LazyClaims:
             self.manager.admit(pod)
 
     def serves(self, pod: Pod) -> bool:
-        """True if all claims of the pod are structured claims of this node."""
+        """True if the pod names claims, and all of them are structured claims of this node."""
         return self._manager is not None and self._manager.has_claims(pod)
 
     def admitted(self, pod: str) -> None:

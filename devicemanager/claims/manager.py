@@ -279,7 +279,7 @@ class ClaimManager:
     # -- drivers -------------------------------------------------------------------------
 
     def set_driver(self, name: str, driver: ClaimDriver | None) -> None:
-        """Set the object that prepares the devices of all pools with the driver name ``name``.
+        """Set the object that prepares the devices of all pools whose driver is ``name``.
 
         If ``driver`` is None, the devices of these pools need no preparation and have no CDI names.
         """

@@ -57,8 +57,9 @@ class ClaimsFile:
         """Read the file and pass its state to ``restore``.
 
         Rename a corrupt file, or a file for which ``restore`` raises ValueError, and restore an
-        empty state. Raises StartError if the file exists but cannot be read: starting without it
-        would allocate devices that running pods use.
+        empty state. Raises StartError if an existing file cannot be read or renamed, or if
+        ``restore`` raises ClaimsError. Starting without the file would allocate devices that
+        running pods use.
         """
         self._file.remove_leftovers()
         try:

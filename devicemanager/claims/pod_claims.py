@@ -168,8 +168,9 @@ class PodClaims(ClaimManager):
     def remove_pods(self, *pods: str, also_allocated_before: bool = True) -> None:
         """Remove ended pods (UIDs). Release each of their claims that no other pod uses.
 
-        For a pod that was never admitted, pass ``also_allocated_before=False`` to keep claims
-        that were allocated before its admission. Then call ``flush``, with no lock held.
+        For a pod whose admission failed, pass ``also_allocated_before=False``. Claims that were
+        allocated before this admission then stay allocated. After this method, call ``flush``,
+        with no lock held.
         """
         with_claims = [pod for pod in pods if self._allocated.reservations.claims(pod)]
         if not with_claims:
@@ -238,7 +239,8 @@ class PodClaims(ClaimManager):
             }
 
     def health(self, pod: Pod, container: ContainerName) -> tuple[ResourceStatus, ...]:
-        """Return the entries of a container's claims in ``allocatedResourcesStatus``.
+        """Return the entries for a container's claims in ``allocatedResourcesStatus`` of the pod
+        status.
 
         Each claim is named ``claim:<name in the pod>``. A device that no pool offers any more
         is unhealthy (``UpdateAllocatedResourcesStatus``, pkg/kubelet/cm/dra/manager.go, v1.34).

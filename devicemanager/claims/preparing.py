@@ -37,7 +37,11 @@ class Drivers:
     def __init__(
         self, events: EventStream, allocated: AllocatedClaims, lock: threading.RLock
     ) -> None:
-        """Create the registry without drivers; ``lock`` guards ``allocated`` and the drivers."""
+        """Create a registry without drivers.
+
+        ``allocated``: the allocated claims. ``lock``: the lock that guards these claims and the
+        registry.
+        """
         self._events = events
         self._allocated = allocated
         self._lock = lock

@@ -1,6 +1,6 @@
 """Search for the devices of claims on a snapshot of the objects and the ledger.
 
-In:  what an ``Allocator`` knows at one moment.
+In:  the claims, pools, classes, configs and allocations at one moment (``Snapshot``).
 Out: devices with the status of each claim (``Found``), an ``Explanation``, or ClaimsError.
 """
 

@@ -67,7 +67,7 @@ class ClaimsState:
     charges: Mapping[DeviceKey, Mapping[str, int]] = attrs.field(factory=dict)
 
     def ledger(self) -> LedgerState:
-        """Return the allocations and charges, to restore a ledger from."""
+        """Return the allocations and charges, from which ``Ledger.restore`` creates a ledger."""
         allocations = tuple([record.allocation for record in self.records])
         return LedgerState(allocations, self.charges)
 

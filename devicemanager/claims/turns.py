@@ -1,4 +1,4 @@
-"""Turns: one thread at a time, in the order of arrival."""
+"""A lock that waiting threads get in the order of arrival."""
 
 from __future__ import annotations
 

@@ -49,11 +49,11 @@ def check(args: argparse.Namespace) -> None:
 def apply(
     args: argparse.Namespace, settings: Settings, stack: contextlib.ExitStack
 ) -> tuple[Settings, ApiNode | None]:
-    """Return the settings for a kubelet. The kubelet uses the API server that one of the flags
-    selects. Without a flag, return ``settings`` unchanged.
+    """Return ``settings`` with the API server that one of the flags selects.
 
-    If ``--api-server`` is set, start an API server and also return its ``ApiNode``. Otherwise the
-    second value is None.
+    With ``--api-server``, start an API server, and also return its ``ApiNode``. With
+    ``--kubeconfig`` or without a flag, the second value is None. Without a flag, return
+    ``settings`` unchanged.
     """
     if args.kubeconfig:
         import attrs

@@ -61,10 +61,10 @@ def _names_driver(args: argparse.Namespace) -> bool:
 
 
 def program_of(args: argparse.Namespace) -> tuple[PluginUnderTest, Limits, Suite]:
-    """Return the program to test, which the command line names, with its limits and its suite.
+    """Return the program to test, the limits for its checks, and the suite of its checks.
 
-    If the options do not say whether it is a plugin or a driver, start it once to see what it
-    registers.
+    If the options do not say whether the program is a plugin or a driver, start it once to see what
+    it registers.
 
     Raises CommandError for options that do not apply to the program, and CheckError for invalid
     values.

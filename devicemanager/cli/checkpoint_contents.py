@@ -18,8 +18,8 @@ CLAIMS = "dra_manager_state"
 
 
 class Fact(NamedTuple):
-    """A fact in a checkpoint file, such as an allocation. ``text`` is compared with another file;
-    ``data`` is for JSON."""
+    """A fact in a checkpoint file, such as an allocation. ``checkpoint diff`` compares the ``text``
+    of facts in two files; ``data`` is for JSON."""
 
     text: str
     data: object
@@ -50,7 +50,8 @@ class Contents(Protocol):
     """Readable contents of a checkpoint file, and the problems of the file."""
 
     format: str
-    """Name of the kubelet's file."""
+    """Format of the file: the name that a kubelet gives to such a file (``DEVICES`` or
+    ``CLAIMS``)."""
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def argument(*names: str, **options: Any) -> Argument:
-    """Return the positional and keyword parameters for ``add_argument``."""
+    """Return an argument of an action, as the parameters of argparse's ``add_argument``."""
     return names, options
 
 
@@ -62,12 +62,14 @@ class Action:
     help: str = ""
     """Help text; by default the operation's summary."""
     done: str | Callable[[Mapping[str, Any]], str] = ""
-    """Text to print after success: a format string, or a function that returns the text. Both get
-    all arguments, the response as ``answer`` and, if the operation has a pod, its title as
-    ``pod``."""
+    """Text to print after success: a format string, or a function that returns the text.
+
+    Both get all arguments by name, and the response as ``answer``. If the operation is for a pod,
+    ``pod`` is the pod's ``namespace/name``.
+    """
     off: tuple[str, object, str] | None = None
-    """For actions with ``--off``: the name of a field, its value with ``--off``, and the text to
-    print."""
+    """The flag ``--off``: the name of the request field that it sets, the value of this field, and
+    the text to print after success. None if the action has no such flag."""
     many: str = ""
     """Name of the argument that can have several values; each value makes one request."""
     positional: Container[str] = ()
@@ -79,7 +81,7 @@ class Action:
     timeout: float = 0.0
     """Seconds to wait for the response, in addition to the client's timeout."""
     more: Sequence[Argument] = ()
-    """Additional arguments."""
+    """Additional arguments of the action, created with ``argument``."""
     files: str = ""
     """Help text for the argument FILE; by default the description of the operation's body."""
     run: Run | None = None

@@ -44,7 +44,8 @@ class PodExplanation:
     node: str
     claims: tuple[ClaimResult, ...]
     reasons: tuple[str, ...] = ()
-    """Lines: for each request and device, the first rule that excludes the device."""
+    """Lines that say why the claims do not fit: for each request, the first rule that excludes each
+    device; or an error."""
 
     @property
     def fits(self) -> bool:

@@ -1,4 +1,5 @@
-"""``devicemanager fleet``: all nodes of a cluster, whether pods fit, and what changes would do."""
+"""``devicemanager fleet``: show all nodes in the archive of a cluster, whether pods fit on them,
+and what changes would do."""
 
 from __future__ import annotations
 

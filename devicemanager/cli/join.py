@@ -103,8 +103,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def leaving(args: argparse.Namespace) -> str:
-    """Return a text for what the command does with the nodes at its end: ``deleting the nodes``,
-    for example."""
+    """Return a text that says what the command does with the nodes when it exits, such as
+    ``deleting the nodes``."""
     # Adopted Nodes belong to another program, so they are not deleted.
     is_kept = args.adopt is not None and args.leave == "delete"
     return _LEAVING["keep" if is_kept else args.leave]

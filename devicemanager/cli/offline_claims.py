@@ -152,7 +152,7 @@ def _node(store: ObjectStore, name: str | None) -> str:
 
 
 def missing_references(allocator: Allocator) -> Iterator[str]:
-    """Yield a line for each class or device type that claims name and the files do not define."""
+    """Yield a line for each class or device type that claims name but the files do not define."""
     # These are notes, not errors, because the class may be defined elsewhere.
     classes = allocator.store.classes
     for name, claim in sorted(allocator.claims.items()):

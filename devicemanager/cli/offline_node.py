@@ -34,7 +34,7 @@ class OfflineNode(NamedTuple):
     inventory: Inventory
     settings: Settings
     saved: Checkpoint | None = None
-    """The devices that are already allocated."""
+    """The checkpoint with the devices that are already allocated; None without a checkpoint."""
     names: Mapping[str, str] = {}
     """Names of pods as ``namespace/name``, by UID."""
     notes: tuple[str, ...] = ()

@@ -126,8 +126,8 @@ def schema_name(schema: str) -> str:
 def console(**options: Any) -> Console:
     """Return a rich console for standard output, in color if the terminal supports it.
 
-    The console raises BrokenPipeError. By default, rich exits with status 1, which would mean a
-    negative result.
+    For a broken pipe, the console raises BrokenPipeError. By default, rich would exit with status
+    1, which means a negative result.
     """
     # Imported here, because rich is slow to import and most commands print no table.
     from rich.console import Console

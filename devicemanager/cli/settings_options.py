@@ -1,7 +1,8 @@
 """Flags for the settings and the devices of a kubelet, and their conversion to ``Settings``.
 
-Each flag is a row of ``setting_flags.FLAGS``; only ``--numa`` is defined here. A flag that is not
-used has the value None, so that the default of its field applies.
+Each flag is a row of ``setting_flags.FLAGS``; only ``--numa`` is defined here. A flag that the user
+omits has the value None, or an empty list if it can be repeated. The default of its field in
+``Settings`` then applies.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 NumberT = TypeVar("NumberT", int, float)
 Machine: TypeAlias = "tuple[NumaTopology | None, tuple[HintProvider, ...]]"
-"""NUMA nodes, and the hint providers of CPUs and memory."""
+"""NUMA nodes, and the hint providers of CPUs and memory. If the NUMA nodes are None, the kubelet
+adds nodes when devices need them."""
 
 CHOICES = {flag.field: flag.choices for flag in FLAGS if flag.choices}
 """The allowed values of each setting that has a fixed set of values, by field."""

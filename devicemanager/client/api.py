@@ -66,7 +66,8 @@ class OpenStreams:
 
     @contextlib.contextmanager
     def followed(self, connection: Connection) -> Iterator[None]:
-        """Add a connection to the set until the ``with`` block ends, so that ``close`` can end it.
+        """Add a connection to the set until the ``with`` block ends. Until then, ``close`` can end
+        the connection.
 
         Raises ClientClosing after ``close``.
         """

@@ -77,7 +77,7 @@ class Connection:
         return bool(self._arrivals.poll(0))
 
     def exchange(self, request: bytes) -> Response:
-        """Send a request and read the head of its response.
+        """Send a request. Return the response as soon as its status and headers are read.
 
         Raises OSError for a broken connection, and ValueError for a malformed response.
         """

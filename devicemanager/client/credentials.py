@@ -98,7 +98,8 @@ class Credentials:
     server: Server
     token: Token
     reload: Callable[[], Credentials]
-    """Reads the kubeconfig again and returns new credentials, after a response of 401."""
+    """Function that reads the credentials again and returns them. It is called after a response
+    with status 401."""
 
 
 def load(

@@ -49,7 +49,8 @@ class NodeHandler(Protocol):
         """Handle the Node object, which was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
 
     def verify(self) -> None:
-        """Find out if the Node object still exists: it is missing from a LIST that may be older."""
+        """Check whether the Node object still exists. Called if the object is missing from a LIST
+        that may be older than the object."""
 
 
 @attrs.define(eq=False)
@@ -194,10 +195,11 @@ class NodeInformer:
         self._nodes: dict[str, NodeHandler] = {}
         self._before_list: set[str] = set()
         self._expected: dict[str, JsonObject | None] = {}
-        """Expected nodes without a handler. The value is the last deleted Node of this name."""
+        """Nodes that are expected but have no handler yet, by name. The value is the last Node of
+        this name that was deleted since ``expect``, or None."""
 
     def expect(self, name: str) -> None:
-        """Start to remember the deletion of a Node that is going to join."""
+        """Remember from now on if the Node ``name`` is deleted. Call it before the node joins."""
         with self._lock:
             self._expected[name] = None
 
@@ -233,9 +235,10 @@ class NodeInformer:
     def replace(self, objects: list[JsonObject]) -> None:
         """Pass each Node of a LIST to its handler.
 
-        A missing Node was deleted, if it joined before the LIST began. Otherwise the LIST may be
-        older than the Node, or newer than its deletion. No event would follow the latter, so the
-        node must verify that its Node still exists.
+        If a Node joined before the LIST began and is missing from the LIST, it was deleted. A Node
+        that joined later can be missing because the LIST is older, or because the Node was deleted
+        before the LIST. No event would report this deletion, so the handler must ``verify`` that
+        the Node still exists.
         """
         found = {each["metadata"]["name"]: each for each in objects}
         with self._lock:

@@ -201,7 +201,7 @@ class WorkQueue:
 
 
 class PausableQueue:
-    """View of a queue that holds back work while it is paused. Thread-safe.
+    """View of a queue. While the view is paused, it holds back all work. Thread-safe.
 
     Work with the same key runs in the order in which it was added, also after a pause.
     """

@@ -160,9 +160,8 @@ class Cluster:
         """Check whether nodes with these names can join; change nothing.
 
         With ``shards``, also check the permissions for leases of shards in ``namespace``. With
-        ``take_over``, the names can be those of nodes that another process runs. ``options`` are
-        the options of the nodes, some of which require more permissions. Raises ClusterError if the
-        nodes cannot join.
+        ``take_over``, the names can be those of nodes that another process runs. Some of the
+        nodes' ``options`` require more permissions. Raises ClusterError if the nodes cannot join.
         """
         if self._as_nodes == "strict":
             check_descriptors(len(names))
@@ -249,7 +248,7 @@ class Cluster:
         return nodes
 
     def scale(self, kind: str, count: int) -> None:
-        """Set the number of nodes of a kind to ``count``. Blocks.
+        """Set the number of nodes of a kind to ``count``. Wait until the nodes have joined or left.
 
         A kind is a group of nodes with the same devices and options. First the nodes whose index is
         ``count`` or higher leave. Then each node with a lower index joins if it is not in the
@@ -374,9 +373,9 @@ class Cluster:
     ) -> None:
         """Start to acquire shards and run their nodes; return immediately.
 
-        Each of the ``shards`` shards is a part of the nodes, and has a Lease. When this process
-        acquires a shard, its nodes join. When the process loses the shard, it abandons them. The
-        Leases of the shards are in ``namespace``. ``identity`` must be unique among the processes.
+        The nodes are divided into ``shards`` shards. Each shard has a Lease in ``namespace``. When
+        this process acquires a shard, the nodes of the shard join. When the process loses the
+        shard, it stops running these nodes. ``identity`` must be unique among the processes.
         """
         kinds = (specs,) if isinstance(specs, NodeSpecs) else tuple(specs)
         runner = ShardRunner(

@@ -56,8 +56,8 @@ class Connection:
     def close(self, seconds: float = 5.0) -> None:
         """Stop sending requests.
 
-        Wait up to ``seconds`` for lease requests in flight. Then wait as long for other requests,
-        and as long for watches.
+        Wait for lease requests in flight, then for other requests, and then for watches. Each of
+        these waits takes up to ``seconds``.
         """
         # Leases are closed first, because a renewal after a Node was deleted would recreate its
         # Lease.

@@ -33,8 +33,10 @@ EXEC: Final = f"{PREFIX}/exec"
 EXEC_EXIT_CODE: Final = f"{PREFIX}/exec-exit-code"
 PORT_FORWARD: Final = f"{PREFIX}/port-forward"
 RESIZE_DELAY: Final = f"{PREFIX}/resize-delay"
-"""Name of an annotation of a pod. This annotation and those in the constants above override the
-default behaviour of the pod's containers."""
+"""Annotation of a pod: the time from an accepted resize until the containers have new resources.
+
+This annotation and those above override the default behaviour of the pod's containers.
+"""
 
 T = TypeVar("T")
 
@@ -54,12 +56,12 @@ class PodBehaviour:
     run_for: float | None = None
     """Seconds from each start of an app container until it exits; None if it never exits."""
     exit_code: int = 0
-    """Exit code of containers that exit by themselves."""
+    """Exit code of app containers that exit by themselves."""
     never_ready: bool = False
     pull_fails: bool = False
     """True if the images of the containers cannot be pulled."""
     usage: Usage = IDLE
-    """CPU and memory that each container uses."""
+    """CPU, memory and GPU resources that each container uses."""
     responses: Responses = NO_RESPONSES
     """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``."""
     resize_delay: float = 0.0
@@ -79,12 +81,12 @@ class ContainerBehaviour:
     job_duration: Range | None = ONE_SECOND
     """Value of ``run_for`` for pods of Jobs."""
     exit_code: int = 0
-    """Exit code of containers that exit by themselves."""
+    """Exit code of app containers that exit by themselves."""
     exit_code_on_delete: int = STOPPED
     """Exit code of containers that are stopped, by default 143 (SIGTERM). With 0, a Job counts a
     deleted pod as completed."""
     usage: Usage = IDLE
-    """CPU and memory that each container uses."""
+    """CPU, memory and GPU resources that each container uses."""
 
     def of(self, metadata: Mapping[str, Any]) -> tuple[PodBehaviour, list[str]]:
         """Return the behaviour of the pod with this metadata, and the errors in its annotations.

@@ -33,8 +33,8 @@ class PoolLayout:
     name: str
     """Name of the pool, with ``{node}`` for the name of the node."""
     slices: tuple[JsonObject, ...]
-    """Part of ``spec`` of each slice, such as ``devices`` or ``sharedCounters``. ``specs`` adds the
-    fields that depend on the node."""
+    """For each slice, the fields of ``spec`` that do not depend on the node, such as ``devices`` or
+    ``sharedCounters``. ``DriverLayout.specs`` adds the other fields."""
 
 
 @attrs.frozen(eq=False)

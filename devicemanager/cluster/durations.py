@@ -43,7 +43,7 @@ def seconds(text: str) -> float:
 
 @attrs.frozen
 class Range:
-    """A duration that differs between pods: ``seconds``, plus or minus up to ``spread``."""
+    """A duration that differs between pods: ``seconds``, plus or minus up to ``spread`` seconds."""
 
     seconds: float = 0.0
     spread: float = 0.0

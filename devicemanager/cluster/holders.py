@@ -1,5 +1,7 @@
-"""Checks before a take-over. An annotation of a node's Lease names the process that runs the
-node."""
+"""Check that no other process runs a node before this process takes the node over.
+
+An annotation of the node's Lease names the process that runs the node.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ def check_holders(
 ) -> None:
     """Raise ClusterError if another process runs one of these nodes.
 
-    With ``as_nodes``, each request impersonates its node. ``now`` is the time in seconds since the
-    epoch; None for the current time. Raises ApiError if a lease cannot be read.
+    With ``as_nodes``, the request for the Lease of a node impersonates this node. ``now`` is the
+    time in seconds since the epoch; None for the current time. Raises ApiError if a Lease cannot be
+    read.
     """
     names = sorted(nodes)
     for name in names[:_MOST]:

@@ -1,7 +1,8 @@
-"""The protocol through which a node of the cluster uses its kubelet.
+"""Protocol classes through which a node of the cluster uses its kubelet.
 
-``MockKubelet`` and ``InMemoryKubelet`` have all members of the protocol. The modules of a node use
-a kubelet only through the protocol, so they cannot depend on its internals.
+``MockKubelet`` and ``InMemoryKubelet`` have all members of ``NodeKubelet``. Only
+``InMemoryKubelet`` has those of ``DraKubelet`` and ``DeviceFaults``. The modules of a node use a
+kubelet only through these classes, so they cannot depend on the kubelet's internals.
 """
 
 from __future__ import annotations

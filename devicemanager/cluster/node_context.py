@@ -70,8 +70,8 @@ class NodeContext:
     api: Api
     work_queue: WorkQueue
     writes: PausableQueue
-    """View of the work queue for writes to the API server. It is paused while the node is
-    silent."""
+    """Queue for the node's writes to the API server, which run in ``work_queue``. While the node is
+    silent, this queue holds the writes back."""
     clock: Clock
     recorder: EventRecorder
     features: ServerFeatures

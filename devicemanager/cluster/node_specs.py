@@ -47,14 +47,14 @@ class Numbering:
 
     first: int = 0
     step: int = 1
-    """Number of kinds: the distance between the numbers of two consecutive nodes of a kind."""
+    """Difference between the numbers of two consecutive nodes of a kind: the number of kinds."""
     total: int = 0
-    """Number of parts of the range of pod addresses; 0 for one part per node."""
+    """Number of parts into which the range of pod addresses is divided; 0 for one part per node."""
 
 
 _ADOPTED_PARTS: Final = 1024
-"""Number of parts of the range of pod addresses for adopted nodes. It is fixed, because the number
-of adopted nodes is not known in advance."""
+"""Number of parts into which the range of pod addresses is divided for adopted nodes. It is fixed,
+because the number of adopted nodes is not known in advance."""
 _ONLY_KIND: Final = Numbering()
 
 
@@ -73,9 +73,10 @@ class NodeSpecs:
     options: NodeOptions
     behaviour: ContainerBehaviour
     prefix: str = ""
-    """Names of the nodes without their numbers; empty for a single node."""
+    """Beginning of the nodes' names, before ``-0``, ``-1`` and so on; empty for a single node."""
     kind: str = ""
-    """Name of the nodes' kind, which can be scaled; empty for nodes without a kind."""
+    """Name of the nodes' kind, by which their number can be changed later; empty for nodes without
+    a kind."""
     numbering: Numbering = _ONLY_KIND
 
     @classmethod

@@ -43,10 +43,10 @@ AMOUNTS: Final[Mapping[str, Quantity]] = {
         "pods": "110",
     }.items()
 }
-"""Default of ``NodeOptions.amounts``."""
+"""Default capacity of the resources that no plugin provides (``NodeOptions.amounts``)."""
 
 INFO: Final = NodeSystemInfo()
-"""Default ``status.nodeInfo``."""
+"""Default ``status.nodeInfo`` of a Node object."""
 
 # Reserved for benchmarks (RFC 2544), so connections cannot reach a real host.
 POD_CIDR: Final = "198.18.0.0/15"
@@ -58,7 +58,8 @@ AsNodes = bool | Literal["strict"]
 
 # Drivers notice a deletion of their slices after this time.
 SLICES_DELAY: Final = Range(1.75, 0.75)
-"""Default of ``NodeOptions.slices_delay``."""
+"""Default time until DRA drivers publish their ResourceSlices again after the kubelet has deleted
+them (``NodeOptions.slices_delay``)."""
 
 OnDeleted = Literal["leave", "stay", "register"]
 """What a node does when its Node object is deleted. ``leave``: it leaves the cluster. ``register``:
@@ -79,7 +80,7 @@ class NodeOptions:
     port: int = 0
     """Port of the kubelet's HTTP server at ``address``; 0 for no server."""
     info: NodeSystemInfo = INFO
-    """``status.nodeInfo``."""
+    """``status.nodeInfo`` of the Node object."""
     amounts: Mapping[str, Quantity] = attrs.field(factory=lambda: AMOUNTS)
     """Capacity of the resources that no plugin provides, such as CPU and memory."""
     pod_cidr: str = POD_CIDR
@@ -100,7 +101,8 @@ class NodeOptions:
     drivers: tuple[DriverLayout, ...] = ()
     """Devices of simulated DRA drivers, which the node publishes as ResourceSlices."""
     slices_delay: Range = SLICES_DELAY
-    """Time until the drivers publish their slices again after the kubelet has wiped them."""
+    """Time until the drivers publish their ResourceSlices again after the kubelet has deleted
+    them."""
     adopted: bool = False
     """True if another program created the Node object. The node then never deletes this object."""
     device_status: bool = False

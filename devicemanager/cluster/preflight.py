@@ -52,7 +52,7 @@ class PreflightResult:
     version: str
     """Version of the API server, such as ``v1.32.13``."""
     existing: frozenset[str]
-    """Checked names that already have a Node object of devicemanager."""
+    """Names of the checked nodes that already have a Node object, created by devicemanager."""
     cloud: str = ""
     """Text that says why a cloud controller seems to run; empty if none seems to run."""
 
@@ -116,8 +116,8 @@ def check(
     """Check whether nodes with these names can join; change nothing.
 
     ``label`` is the label of Nodes that devicemanager created. ``take_over`` permits nodes that
-    another process runs. With ``as_nodes``, requests for leases impersonate their nodes. Raises
-    ClusterError with a one-line text if the nodes cannot join.
+    another process runs. With ``as_nodes``, the request for the Lease of a node impersonates this
+    node. Raises ClusterError with a one-line text if the nodes cannot join.
     """
     try:
         # The version is read first. This needs no permission, so a failure is due to the server or

@@ -15,7 +15,10 @@ _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 
 
 class ResourceGroup:
-    """``resource.k8s.io`` of one server. All nodes of a cluster share the object. Thread-safe."""
+    """Newest version of the API group ``resource.k8s.io`` that one server has. Thread-safe.
+
+    All nodes of a cluster share one object.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -240,8 +240,8 @@ class _Tenure:
         self._is_held = is_held
         self.lost = threading.Event()
         self.joined = threading.Event()
-        """Set when no more nodes of the shard join. If the tenure is over, its nodes are then
-        abandoned."""
+        """Set as soon as the function ``join`` of ``ShardRunner`` has returned. After that, no more
+        nodes of the shard join during this tenure."""
 
     def is_over(self) -> bool:
         """True if nothing may be written for the shard any more.
@@ -256,7 +256,8 @@ class _Tenure:
 class ShardRunner:
     """Runner of the nodes of all shards that this process holds.
 
-    It lets the nodes of an acquired shard join, and abandons the nodes of a lost shard.
+    It lets the nodes of an acquired shard join. When the process loses a shard, it stops running
+    the nodes and leaves their objects on the API server unchanged (``abandon``).
     """
 
     def __init__(

@@ -49,7 +49,7 @@ class SharedLease:
         self._monotonic = monotonic
         self._version: str | None = None
         self._changed = float("-inf")
-        """Time at which this process last saw a change of the Lease, by its own clock."""
+        """Time at which this process last saw a change of the Lease, by this process's clock."""
         self._spec = ""
         self._duration = float(DURATION)
         self.holder = ""
@@ -128,7 +128,8 @@ class Membership:
         return self._own is not None and self._monotonic() - self._since >= SETTLED
 
     def step(self) -> int:
-        """Renew the Lease of this process, or take a free Lease. Return the number of members.
+        """Renew the Lease of this process if the renewal is due. Without a Lease, take a free one.
+        Return the number of members.
 
         Raises ApiError or Unavailable if a request fails.
         """

@@ -42,7 +42,8 @@ class CheckRun(SuiteRun):
     """One run of one check of a device plugin, on one stage: a mock kubelet with the plugin."""
 
     _set_up_at = 0.0
-    """Time at which the plugin has had ``_SET_UP_SECONDS`` since the registration at its start."""
+    """Monotonic time until which ``wait_set_up`` waits: ``_SET_UP_SECONDS`` after the registration
+    at the plugin's start."""
 
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
         super().__init__(stage, resources, seed)
@@ -60,8 +61,7 @@ class CheckRun(SuiteRun):
         time.sleep(max(0.0, self._set_up_at - time.monotonic()))
 
     def hook(self, name: str, id_: str = "") -> None:
-        """Call ``wait_set_up``, then run the hook ``name`` if it is defined, for the device ``id_``
-        if it is given."""
+        """Call ``wait_set_up``, then run the hook ``name`` as ``SuiteRun.hook`` does."""
         self.wait_set_up()
         super().hook(name, id_)
 
@@ -112,8 +112,8 @@ class CheckRun(SuiteRun):
         """Return an error text if the plugin has sent no device list of the check's ``resource``
         since the mark; empty if it has sent one.
 
-        Call it ``refresh_seconds`` after the mark. ``after`` names the change that a list must
-        show, such as "add-device".
+        A check calls this method ``refresh_seconds`` after the mark. ``after`` names the change
+        that a list must show, such as "add-device".
         """
         if self.observed.lists(self.resource, since):
             return ""
@@ -304,12 +304,12 @@ class CheckRun(SuiteRun):
         return f"{reason}, {seconds:g} s after {after}{self._instead(since)}"
 
     def wait_devices(self) -> None:
-        """Wait until the device lists are complete: the first list may be empty or have only some
-        devices.
+        """Wait until the device lists are complete. The first list may be empty or have only some
+        of the devices.
 
-        They are complete if they have as many devices as on an earlier stage. If that number is not
-        known, wait until they have devices and have not changed for ``settle_seconds``. After
-        ``refresh_seconds``, return in any case.
+        The lists are complete if they have as many devices as on an earlier stage. If this number
+        is not known, wait until at least one list has devices, and no new list has come for
+        ``settle_seconds``. After ``refresh_seconds``, return in any case.
         """
         counts = self.stage.device_counts
 

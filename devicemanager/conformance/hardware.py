@@ -36,10 +36,14 @@ def _as_directory(path: Path | str | None) -> Path | None:
 
 @attrs.frozen(kw_only=True)
 class Hardware:
-    """Hardware that the user declares in place of the hardware of this machine. A check fails if
-    the plugin names a NUMA node or a path that is missing in a declaration. A check only warns
-    about a CDI device that the declared directory lacks, and about undeclared hardware that this
-    machine lacks.
+    """Hardware that the user declares in place of the hardware of this machine.
+
+    Checks search this hardware for the NUMA nodes, paths and CDI devices that the plugin names:
+
+    * If a NUMA node or path is missing in the declared hardware, a check fails.
+    * If a CDI device is missing in the declared directory, a check warns.
+    * If the user has declared no NUMA nodes, or no directory for a path, checks search this
+      machine. If the NUMA node or path is missing there, a check only warns.
 
     With a directory, the plugin runs in a private mount namespace in which this directory replaces
     the machine's directory. Raises CheckError if a directory does not exist.

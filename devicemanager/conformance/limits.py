@@ -96,8 +96,8 @@ class Limits:
     register_attempts: int = limit(30)
     """Maximum number of Register calls per resource in 30 s (R06)."""
     register_window_seconds: float = limit(5.0)
-    """Time in which the check counts Register calls; 30 s in a thorough run (R06). The check allows
-    ``register_attempts`` per 30 s, in proportion to this time, plus one call."""
+    """Time in which the check counts Register calls; 30 s in a thorough run (R06). For example, in
+    5 s the check allows a sixth of ``register_attempts`` per resource, plus one call."""
     # Just below the 10 s after which a kubelet stops dialing the plugin.
     register_delay_seconds: float = limit(9.0)
     """Delay of the response to Register (R07)."""

@@ -116,12 +116,12 @@ class Skipped(Exception):
     def __init__(self, text: str = "", *, cause: str = "") -> None:
         super().__init__(text)
         self.cause = cause
-        """ID of the check that reports the problem because of which this check cannot run. The
-        report names that check, unless that check has passed or was skipped."""
+        """ID of another check, which reports the problem that prevents this check. If the other
+        check has failed or was not selected, the text of this check refers to it."""
 
 
 RESTART = "restart the kubelet"
-"""Text of the timeline's line about a kubelet restart."""
+"""Text of the line that a kubelet restart adds to the timeline of a check."""
 
 
 @attrs.frozen

@@ -38,7 +38,7 @@ HOOKS = {
 """Purpose of each hook, by the hook's name."""
 
 HOOKS_OF_STARTS = ("prepare", "cleanup")
-"""Hooks that run before each start of an instance, or at the end of its mock kubelet."""
+"""Hooks that run before an instance of the plugin starts, or after it has stopped."""
 
 Hook = str | Callable[[Mapping[str, str]], object]
 """A shell command with placeholders, or a function that gets a mapping with their values.
@@ -178,8 +178,8 @@ class PluginUnderTest:
         return f"check the hardware that the {self.kind} finds in {' and '.join(declared)}"
 
     def advice_on_output(self, lines: Sequence[str]) -> str:
-        """Return advice about a missing path that a program names in its output ``lines``. The
-        program has not registered. The last line with a missing path decides. Empty without such a
+        """Return advice for a program that has not registered, if its output ``lines`` name a
+        missing path. Empty if they name none. The advice is about the last line with such a
         path."""
         for line in reversed(lines):
             for path in _PATH.findall(line):

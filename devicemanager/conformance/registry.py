@@ -85,19 +85,21 @@ class Check:
     # A check of a PodResources client gets a ``ClientRun`` instead of a ``CheckRun``.
     run: Callable[[Any], str | None] = attrs.field(eq=False, repr=False)
     each_resource: bool = False
-    """True if the check is about one resource, and is run for each that has devices."""
+    """True if the check is about one resource. It is run for each resource that has devices."""
     repeats: tuple[str, ...] = ()
     """IDs of checks. If one of them fails, this check would fail for the same reason, so it is
     skipped."""
     assumes: tuple[str, ...] = ()
-    """IDs of checks. This check needs steps that they are about (``SuiteRun.assuming``), so it
-    begins after them if another check can begin instead."""
+    """IDs of checks that verify steps which this check needs (``SuiteRun.assuming``). If possible,
+    this check begins after them, but it does not wait for them."""
     effect_of: tuple[str, ...] = ()
-    """IDs of checks. If one of them fails, too, a failure of this check has the same cause."""
+    """IDs of checks. If one of them fails, too, the report shows the failure of this check as an
+    effect of the other failure, unless their symptoms differ."""
     optional_hooks: tuple[str, ...] = ()
     """Names of hooks that the check uses if they are defined."""
     options: tuple[str, ...] = ()
-    """Names of options of the command that the check requires, such as ``previous``."""
+    """Names of the options of ``devicemanager check`` that the check requires, such as
+    ``previous``."""
 
     @property
     def follows(self) -> tuple[str, ...]:

@@ -52,7 +52,8 @@ class Verdict:
     cause: str = ""
     """ID of the failed check because of which this check was skipped; empty for other verdicts."""
     needs: tuple[str, ...] = ()
-    """What the run lacks for a skipped check, such as ``hook reset`` or ``option --reboot``."""
+    """What a skipped check needs and the run lacks, such as ``hook add-device`` or
+    ``option --reboot``."""
     symptom: str = ""
     """Symptom on a node, for a failure that ``Check.production`` does not describe; otherwise
     empty."""
@@ -92,9 +93,9 @@ class Cause:
     verdict: Verdict
     """The failed check that shows the cause best."""
     effects: tuple[Verdict, ...]
-    """Other failed checks."""
+    """The other checks that failed for the same cause."""
     skipped: tuple[Verdict, ...]
-    """Checks that were skipped because they would have failed, too."""
+    """Checks that were skipped because they would have failed for the same cause."""
 
     @property
     def severity(self) -> Severity:
@@ -268,7 +269,8 @@ class Report:
         """Text about the passed profile and the next profile, such as ``profile core passed; not
         resilient: K01 failed``.
 
-        It names the checks of the passed profile that were skipped because the run lacks hooks.
+        It also names the checks of the passed profile that were skipped because the run lacks hooks
+        or options. If no profile passed, the text has the reason.
         """
         passed = self.profile
         next_one = next(filter(self.obstacle, Profile), None)

@@ -3,8 +3,8 @@
 Theory of operation. A run takes four steps.
 
 1. *Resources.* Checks need the names of the plugin's resources, and how many devices they have. If
-   the user has not named them, start the plugin once and read what it registers. If it registers
-   nothing, raise CheckError.
+   the user has not named the resources, start the plugin once and read what it registers. If it
+   registers nothing, raise CheckError.
 2. *First start.* R01, the check of registration, runs first. If it fails, all checks that need a
    registered plugin would wait and fail for the same reason, so they are skipped. If R01 is not
    selected, the plugin is started once. If it does not register then, the first check that needs
@@ -12,21 +12,21 @@ Theory of operation. A run takes four steps.
 3. *Lanes.* The remaining checks are distributed to lanes, which run in parallel (``jobs``). One
    lane has the checks of scene IDLE, on a shared stage that has been idle for some time. One lane
    has the checks of scene REGISTERED, which run one after another on the stage of step 2. Each
-   check of scene OWN has a separate lane and stage. Hooks may change declared directories of
-   hardware, which all instances of the plugin share. Then the checks that use these hooks run last,
-   one at a time (``_last``). If ``prepare`` or ``cleanup`` may change these directories, all lanes
-   run one at a time.
+   check of scene OWN has a separate lane and stage. A hook may change declared directories of
+   hardware, which all instances of the plugin share. Checks that use such a hook run last, one at a
+   time (``_last``). If ``prepare`` or ``cleanup`` may change these directories, all lanes run one
+   at a time.
 4. *Verdicts.* The exception that a check raises determines the outcome (``_judge``). Then waivers
    are applied, and a failure or warning gets the timeline.
 
 Some cases need care:
 
 * If a check fails, later checks may fail for the same reason (``Check.repeats``). They wait for its
-  verdict, and are skipped after a failure. Lanes are ordered so that a check begins before those
-  that wait for it. A lane that need not wait begins before a lane that must wait.
-* A check may need a step that another check is about, such as a device list that shows a broken
-  device (``Check.assumes``). It prefers to begin after the other check, but does not wait for it.
-  When the other check has shown that the step fails, the check is skipped at this step.
+  verdict, and are skipped after a failure. Lanes are ordered so that a check begins before the
+  checks that wait for its verdict. A lane that need not wait begins before a lane that must wait.
+* A check may need a step that another check verifies, such as a device list that shows a broken
+  device (``Check.assumes``). If possible, it begins after the other check, but it does not wait for
+  it. If the other check has shown that the step fails, the check is skipped at this step.
 * If a hook fails, one check has an error. Other checks that use the hook are skipped.
 * A check may find that it cannot run because of a problem that another check reports (``cause`` of
   Skipped and Failed). Its verdict is published after all checks, when the verdict of the other
@@ -94,7 +94,8 @@ class _Result:
     is_lost: bool = False
     """True if the plugin did not register."""
     crash: str = ""
-    """How the plugin exited during a check that does not stop it; otherwise empty."""
+    """How the plugin exited, such as ``exit status 1``; empty if it did not exit or if the check
+    passed or was skipped."""
     timeline: tuple[Line, ...] = ()
     output: tuple[str, ...] = ()
     cause: str = ""
@@ -679,10 +680,10 @@ def _error_text(error: Exception) -> str:
 
 
 def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
-    """Remove and return the first lane whose first check does not need a verdict that is still
-    missing. If every lane needs one, remove and return the first lane.
+    """Remove and return the first lane that can begin now: its first check follows only checks
+    that have verdicts (``Check.follows``). If no lane can, remove and return the first lane.
 
-    ``is_decided`` returns True if the check with this ID has a verdict.
+    ``is_decided`` returns True if the check with this ID has a verdict or is not part of the run.
     """
     ready = (
         lane
@@ -697,10 +698,14 @@ def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
 def in_order(checks: Sequence[Check]) -> list[Check]:
     """Return the checks of lanes in an order in which no check waits for a later check.
 
-    First come the checks whose verdict other checks need, then the checks that need such a verdict,
-    then all others. A check of the second group waits for a registration after a restart, so it
-    takes longest if it fails. Last are checks that assume the result of a check that is not in
-    ``checks``: the later they begin, the more likely it has a verdict.
+    The order is:
+
+    1. Checks whose verdicts other checks need.
+    2. Checks that need such a verdict. They wait for a registration after a restart, so they take
+       longest if they fail.
+    3. All checks that are not in another group.
+    4. Checks that assume the result of a check that is not in ``checks`` (``Check.assumes``). The
+       later they begin, the more likely this other check has a verdict.
     """
     by_id = {each.id: each for each in checks}
     awaited = {id_ for each in checks for id_ in each.follows}
@@ -718,12 +723,17 @@ def in_order(checks: Sequence[Check]) -> list[Check]:
 
 
 def with_cause(verdict: Verdict, supposed: str, known: Mapping[str, Verdict]) -> Verdict:
-    """Return the final ``verdict`` of a check whose problem the check ``supposed`` may report.
+    """Return the final verdict of a check, which can depend on the verdict of another check.
 
-    If ``supposed`` has failed, the check becomes skipped, and its text refers to ``supposed``. If
-    ``supposed`` itself has a cause, the check becomes skipped, too, and refers to this cause. If
-    ``supposed`` was not selected, only a skipped check refers to it. In all other cases, the
-    verdict does not change. ``known`` has all verdicts by ID.
+    ``supposed`` is the ID of the other check, which may report the cause of ``verdict``. ``known``
+    has all verdicts by ID. The first case that applies decides:
+
+    1. The other check was not selected: if ``verdict`` is skipped, its text refers to the other
+       check. Any other verdict does not change.
+    2. The other check has failed: the verdict becomes skipped, and its text refers to that check.
+    3. The verdict of the other check has a cause: the verdict becomes skipped, and its text refers
+       to this cause.
+    4. All other cases: the verdict does not change.
     """
     other = known.get(supposed)
     if other is None:

@@ -117,8 +117,8 @@ class RunningPlugin:
                 stack.callback(self.end, process)
 
     def end(self, process: PluginProcess) -> None:
-        """Stop an instance whose exit no check judges. It is killed at once if an earlier instance
-        has ignored SIGTERM."""
+        """Stop an instance. Use it only if no check examines this exit: the instance is killed at
+        once if an earlier instance has ignored SIGTERM."""
         was_running = process.is_running
         if self.under_test.ignores_sigterm.is_set():
             process.stay_down()
@@ -210,9 +210,8 @@ class RunningPlugin:
         since. Raises Skipped if psutil is not installed.
 
         On a busy machine, the plugin gets less CPU time than it needs, because its threads wait for
-        a CPU core.
-        Therefore the share of a thread is its CPU time divided by the time in which it does not
-        wait.
+        a CPU core. Therefore the share of a thread is its CPU time divided by the time in which the
+        thread does not wait.
         """
         used = self._cpu_seconds() - self._idle_cpu
         threads = self._thread_times()

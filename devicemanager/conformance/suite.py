@@ -22,7 +22,7 @@ class Suite:
     objects for these checks."""
 
     program: str
-    """The kind of program, as in the heading of a report."""
+    """The kind of program, such as ``device plugin``, for the heading of a report."""
     first: str
     """ID of the check of registration. If it fails, most other checks are skipped."""
     restarts: str
@@ -37,9 +37,9 @@ class Suite:
     calls and with one device reaches these numbers.
     """
     stage: Callable[..., Stage]
-    """Creates a stage, with the arguments of ``Stage``."""
+    """Function that creates a stage. It has the parameters of the class ``Stage``."""
     new_run: Callable[[Stage, tuple[str, ...], str], SuiteRun]
-    """Creates a run of a check, with the arguments of ``SuiteRun``."""
+    """Function that creates the run of a check. It has the parameters of the class ``SuiteRun``."""
 
     @property
     def heading(self) -> str:

@@ -50,8 +50,8 @@ class SuiteRun(ABC):
     subject: str | None = None
     """Resource that ``resource`` returns; None for the plugin's first resource."""
     disproved: set[str]
-    """IDs of checks of this report that have shown that a step fails on which other checks depend.
-    All checks of a report share the set."""
+    """IDs of checks in which a step has failed that the check verifies (``verifying``). All checks
+    of a report share the set."""
 
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
         self.stage = stage
@@ -102,8 +102,8 @@ class SuiteRun(ABC):
 
     @property
     def why_silent(self) -> str:
-        """Error text for a program that has not tried to register: the cause in its output if there
-        is one, and ``silence``."""
+        """Error text for a program that has not tried to register. If the program's output shows
+        the cause, the text begins with it. The text ends with ``silence``."""
         advice = self.advice_on_output
         if not advice:
             return self.silence
@@ -111,7 +111,8 @@ class SuiteRun(ABC):
 
     @property
     def exit_reason(self) -> str:
-        """Text about the program's exit, with advice if its output shows a missing option."""
+        """Text about the program's exit. If the program has not registered and its output names a
+        missing path, the text has advice."""
         advice = "" if self._registered_before else self.advice_on_output
         text = self.plugin.exit_text()
         return f"{text}. It printed: {self.last_output}. {advice}" if advice else text
@@ -199,7 +200,8 @@ class SuiteRun(ABC):
         return self.plugin.launch(*before, hook=hook)
 
     def hook(self, name: str, id_: str = "") -> None:
-        """Run the user's hook ``name`` if it is defined, for the device ``id_`` if it is given."""
+        """Run the user's hook ``name`` for the device ``id_``. Do nothing if the hook is not
+        defined. ``id_`` is empty for a hook that needs no device."""
         if self.plugin.under_test.has(name):
             self.step(f"hook {name} {id_}".rstrip())
             self.plugin.change(name, id_)
@@ -258,8 +260,8 @@ class SuiteRun(ABC):
         """Run a step that this check only needs, and that check ``id_`` verifies. Raises Skipped if
         the step fails.
 
-        If check ``id_`` has shown that the step fails, raises Skipped at once. Otherwise each of
-        these checks would wait for its time limit.
+        If check ``id_`` has shown that the step fails, raises Skipped at once. Otherwise every
+        check with this step would wait until a time limit.
         """
         if id_ in self.disproved:
             raise Skipped("would repeat a failure", cause=id_)
@@ -307,7 +309,7 @@ class SuiteRun(ABC):
         """Wait for ``seconds``, or until ``is_over`` is true.
 
         Unlike in ``until``, the time in which the plugin waits for a CPU core counts, too: the
-        check judges what happens during these seconds.
+        check is about what happens during these seconds.
         """
         end = time.monotonic() + seconds
         while not is_over() and time.monotonic() < end:

@@ -1,7 +1,8 @@
 """Convert failed checks to small tests in Python or Go for the plugin's author.
 
-A check with a body in ``_PYTHON`` or ``_GO`` becomes a test on the fixture ``plugin_process``, or
-on the package ``clients/go``. Any other check becomes a test that runs this check.
+If ``_PYTHON`` or ``_GO`` has a test body for a check, the check becomes a test with this body. The
+body uses the pytest fixture ``plugin_process`` or the Go package in ``clients/go``. Any other check
+becomes a test that runs this check.
 """
 
 from __future__ import annotations
@@ -431,7 +432,7 @@ LANGUAGES: Mapping[str, _Language] = {
     "python": _Language("test_findings.py", _python),
     "go": _Language("findings_test.go", _go),
 }
-"""The languages of tests, by name."""
+"""Languages in which tests can be written, by name."""
 
 
 def package_in(directory: Path) -> str:

@@ -210,8 +210,8 @@ class ServedApi:
         timeout: float = 0.0,
     ) -> Any:
         """Call the operation with the operationId ``name``, and return its result. ``body`` is YAML
-        or JSON as bytes, or an instance of the operation's shape (``shapes``). ``timeout`` is added
-        to the timeout of this client."""
+        or JSON as bytes, or an instance of the operation's class in ``control.shapes``. ``timeout``
+        is in seconds, and is added to the timeout of this client."""
         operation = self.table[name]
         target = operation.path
         for parameter, value in zip(operation.parameters, path, strict=True):

@@ -75,9 +75,12 @@ class MockKubeletClient:
         timeout: float = 60.0,
     ) -> None:
         """Create a client without sending a request. ``address`` is the control socket, the
-        kubelet's directory, or ``http://HOST:PORT`` with the ``token`` in its ``control.token``.
+        kubelet's directory, or ``http://HOST:PORT``. A URL needs the ``token``, which is in the
+        file ``control.token`` in the kubelet's directory.
+
         ``timeout`` is the time limit for a response, in seconds. The methods that wait add their
-        own timeout to it. Raises ValueError for an invalid address."""
+        own timeout to it. Raises ValueError for an invalid address.
+        """
         # No request is sent, so a client can be created before the server has started.
         self._api = ServedApi(transport_to(address, token), operations.TABLE, timeout)
         self.events = RemoteEvents(self._api)
@@ -155,7 +158,7 @@ class MockKubeletClient:
 
     @property
     def claims_state_path(self) -> Path:
-        """The path of the file with the allocated structured claims."""
+        """The path of the file with the allocated structured claims (``devmgmtproto.k8s.io``)."""
         return Path(self.node().claims_state_path)
 
     # -- start and stop --------------------------------------------------------------------

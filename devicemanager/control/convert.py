@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.pods.admission import Admission
 
 EVENTS_DROPPED = "events-dropped"
-"""The kind of an event that stands for events that are no longer stored."""
+"""The kind of the placeholder event that replaces events that are no longer stored."""
 CALLS_DROPPED = "dropped"
-"""The RPC name of a call that stands for calls that are no longer stored."""
+"""The RPC name of the placeholder call that replaces calls that are no longer stored."""
 
 
 def node(kubelet: MockKubelet) -> shapes.Node:
@@ -107,8 +107,8 @@ def event(given: Event) -> shapes.Event:
 
 
 def event_from(shape: shapes.Event) -> Event:
-    """Convert an event from its JSON shape to the kubelet's type. The values in ``details`` keep
-    their JSON types."""
+    """Return the ``Event`` that a JSON shape describes. The values in ``details`` keep their JSON
+    types."""
     return Event(
         shape.time,
         EventKind(shape.kind),
@@ -121,8 +121,8 @@ def event_from(shape: shapes.Event) -> Event:
 
 
 def events_dropped(count: int, last: int) -> shapes.Event:
-    """Return an event that stands for ``count`` events that are no longer stored. ``last`` is the
-    number of the last event that it stands for."""
+    """Return a placeholder for ``count`` events that are no longer stored. ``last`` is the number
+    of the last of these events."""
     return shapes.Event(
         number=last,
         time=0.0,
@@ -147,8 +147,8 @@ def call(given: Call, *, with_bytes: bool) -> shapes.Call:
 
 
 def call_from(shape: shapes.Call) -> Call:
-    """Convert a call from its JSON shape to the kubelet's type. The shape must contain the request
-    as bytes."""
+    """Return the ``Call`` that a JSON shape describes. The shape must contain the request as
+    bytes."""
     return Call(
         shape.number,
         shape.time,
@@ -179,8 +179,8 @@ def pending(given: CallInProgress) -> shapes.PendingCall:
 
 
 def calls_dropped(count: int, last: int) -> shapes.Call:
-    """Return a call that stands for ``count`` calls that are no longer stored. ``last`` is the
-    number of the last call that it stands for."""
+    """Return a placeholder for ``count`` calls that are no longer stored. ``last`` is the number of
+    the last of these calls."""
     # All other fields are null, so readers need no second type for this line.
     facts: dict[str, Any] = dict.fromkeys(shapes.Call.__struct_fields__)
     return shapes.Call(

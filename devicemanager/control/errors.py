@@ -1,5 +1,5 @@
-"""Errors of the control API: the HTTP status and reason of each, and the error that a client raises
-for it."""
+"""Errors of the control API. Each error has an HTTP status, a reason, and an exception that clients
+raise."""
 
 from __future__ import annotations
 
@@ -107,8 +107,11 @@ def _problem(status: HTTPStatus, reason: str, detail: str, **more: object) -> Pr
 
 
 def error_of(problem: Problem) -> Exception:
-    """Return the exception for a problem response: the one that ``MockKubelet`` raises in the same
-    situation."""
+    """Return the exception that a client raises for an error response (``Problem``).
+
+    It is the exception that ``MockKubelet`` raises for the same error. A reason without such an
+    exception becomes a ControlError.
+    """
     if problem.problems is not UNSET:
         return InvalidObject(tuple(problem.problems))
     if problem.unexamined is not UNSET:

@@ -127,8 +127,8 @@ class Feed(Generic[T]):
     """Lines of JSON from one source, for any number of readers on one event loop."""
 
     def __init__(self, source: Source[T], workers: CapacityLimiter | None = None) -> None:
-        """Create a feed; this must be done on the event loop. ``workers`` limits the number of
-        threads that encode."""
+        """Create a feed. Must be called on the event loop. ``workers`` limits the number of
+        threads that encode entries."""
         self._workers = workers
         self._source = source
         self._loop = asyncio.get_running_loop()
@@ -151,7 +151,7 @@ class Feed(Generic[T]):
         self._waiters: dict[str, dict[_Waiter[T], None]] = {}
         """Waiters by the kinds of entries for which they wait."""
         self._notified = 0
-        """Number of the last entry for which waiters were woken."""
+        """Number of the last entry for which the waiters were checked."""
         # Set from the first entry of a burst until the loop runs, so that a burst wakes it once.
         self._is_waking = threading.Event()
 

@@ -3,8 +3,10 @@
 This module listens on sockets, starts and stops uvicorn, and closes connections that exceed a
 limit. An ``HttpService``, created on the loop, responds to the requests. Limits:
 
-* Each request must arrive within ``IDLE_SECONDS``: the first one from the start of the connection,
-  later ones from the end of the previous response. A part of a request does not extend the time.
+* The headers of the first request must arrive within ``IDLE_SECONDS`` after the connection was
+  opened. The headers of a later request must arrive within ``IDLE_SECONDS`` after the previous
+  response. A part of the headers does not extend the time. The module ``request`` limits the time
+  for the body.
 * A connection can be upgraded from HTTP to another protocol (``UPGRADE``). Then the first message
   must arrive within ``IDLE_SECONDS``, and later ones within ``UPGRADED_SECONDS``. A part of a
   message does not extend the time. An upgraded connection always counts as idle.
@@ -64,9 +66,9 @@ UPGRADED_SECONDS: Final = 4 * 3600.0
 """Seconds without a complete message after which an upgraded connection is closed. This is also the
 default of the kubelet's ``streamingConnectionIdleTimeout``."""
 UPGRADE: Final = "devicemanager.upgrade"
-"""Name of an ASGI extension. Its value is a function that switches the connection to another
-protocol. The arguments of the function are the headers of the response, and a function that creates
-the ``Upgraded`` for a transport."""
+"""Name of the ASGI extension that switches a connection to another protocol. The value of the
+extension is a function with two arguments: the headers of the response, and a function that creates
+an ``Upgraded`` for the connection's transport."""
 _MOST_CONNECTIONS: Final = 2048
 _LEAST_CONNECTIONS: Final = 4
 _STOP_SECONDS: Final = 2

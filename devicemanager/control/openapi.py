@@ -28,7 +28,8 @@ _REF: Final = "#/components/schemas/{name}"
 
 @cache
 def document(table: OperationTable) -> dict[str, Any]:
-    """Return the OpenAPI document of a table as plain data. Callers must not change it."""
+    """Return the OpenAPI document of a table of operations, as plain data. Callers must not change
+    the result, because it is cached."""
     # Every operation can fail and then returns a problem.
     answers = [Problem, *(each.answer for each in table if each.answer is not None)]
     bodies = [each.body for each in table if isinstance(each.body, type)]

@@ -67,8 +67,7 @@ class Workers(Enum):
     """Group of worker threads. An operation waits only for operations of its own group."""
 
     QUICK = "quick"
-    """Operations that wait for no plugin and no file: they show something, or set or clear
-    faults."""
+    """Operations that wait for no plugin: most of them show something, or set or clear faults."""
     ENDING = "ending"
     """Operations that can end other operations in progress, for example the deletion of a pod while
     its plugin hangs."""
@@ -78,13 +77,15 @@ class Workers(Enum):
 
 @attrs.frozen
 class Wait(Generic[T]):
-    """The result of an operation that waits. The router calls ``check`` until it succeeds."""
+    """The result of an operation that waits for a condition. The router calls ``check`` until the
+    condition is met, or until ``timeout`` seconds have passed."""
 
     feed: str
     """The name of the feed, "events" or "calls", whose entries make the router check again."""
     timeout: float
     check: Callable[[], T]
-    """Returns the result, or raises WaitTimeout. It runs on a worker thread and does not block."""
+    """Returns the result if the condition is met; otherwise raises WaitTimeout. It runs on a worker
+    thread and does not block."""
     kinds: frozenset[str] = frozenset()
     """Kinds of entries that can make the check succeed; empty for all kinds."""
     may_end: Callable[[Any], bool] = lambda _: True
@@ -105,7 +106,7 @@ class Stream(Generic[T]):
     follow: bool
     """True to continue with new entries until the client or the server closes."""
     wanted: Callable[[Sequence[Any]], Sequence[Any]]
-    """Returns the entries to send, from a batch of entries."""
+    """Takes a batch of entries, and returns the entries to send."""
 
 
 WorkersOf = Workers | Callable[[Mapping[str, Any]], Workers]
@@ -127,9 +128,9 @@ class Operation(Generic[T]):
         status: HTTPStatus = HTTPStatus.OK,
         workers: WorkersOf = Workers.QUICK,
     ) -> None:
-        """Create an operation. ``members`` are the names of the Python methods and properties that
-        the operation implements, separated by spaces. ``workers`` is the group of worker threads,
-        or a function that selects it by the arguments of a request."""
+        """Create an operation. ``members`` names the methods and properties of the controlled
+        object that the operation makes available, separated by spaces. ``workers`` is the group of
+        worker threads, or a function that selects the group by the arguments of a request."""
         self.handler = handler
         self._workers = workers
         self.method = method

@@ -2,6 +2,8 @@
 
 Each function runs on a worker thread, so it can block. A test fails if a public member of
 ``MockKubelet`` has no operation and is not on the list of exceptions.
+
+Structured claims are requests for devices in the API ``devmgmtproto.k8s.io``. They are not DRA.
 """
 
 from __future__ import annotations
@@ -289,7 +291,8 @@ def finish_pod(kubelet: MockKubelet, uid: str, body: shapes.Finish) -> shapes.Fi
 
 @TABLE.post(_POD + "/resync", "resync", workers=Workers.LONG)
 def resync_pod(kubelet: MockKubelet, uid: str) -> None:
-    """Sync a pod now instead of at its next periodic sync: retry a failed prepare or unprepare."""
+    """Sync a pod now instead of at its next periodic sync. If a call to prepare or unprepare the
+    pod's ResourceClaims has failed, the kubelet retries the call."""
     kubelet.resync(uid)
 
 
@@ -429,7 +432,7 @@ def get_pending_calls(kubelet: MockKubelet) -> shapes.PendingCallList:
 
 @TABLE.post("/v1/direct-calls/allocate", "allocate", workers=Workers.LONG)
 def call_allocate(kubelet: MockKubelet, body: shapes.Allocate) -> shapes.Allocated:
-    """Call Allocate of a plugin without a pod. The device IDs need not exist."""
+    """Call Allocate of a plugin, without a pod. The device IDs need not exist."""
     settings = kubelet.allocate(
         body.resource, body.ids, containers=body.containers, timeout=body.timeout
     )
@@ -488,7 +491,8 @@ def _fault_workers(arguments: Mapping[str, Any]) -> Workers:
 
 @TABLE.post("/v1/faults", "faults", HTTPStatus.CREATED, workers=_fault_workers)
 def set_fault(kubelet: MockKubelet, body: shapes.SetFault) -> shapes.Fault:
-    """Set a fault of the kubelet. An action without `at` is executed immediately."""
+    """Set a fault of the kubelet. A fault that is an action, such as a restart, is executed
+    immediately if it has no option `at`."""
     if bool(body.spec) is bool(body.kind):
         text = "body: expected either spec, such as reject-register:times=2, or kind and options"
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)

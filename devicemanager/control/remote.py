@@ -1,5 +1,8 @@
 """Objects of ``MockKubeletClient`` that need more than one request: events, calls, faults, the
-clock, and the result of an admission."""
+clock, and the result of an admission.
+
+Structured claims are requests for devices in the API ``devmgmtproto.k8s.io``. They are not DRA.
+"""
 
 from __future__ import annotations
 
@@ -131,8 +134,11 @@ class RemoteFaults:
         return tuple([convert.fault_from(each) for each in found])
 
     def clear(self, which: int | str | None = None) -> int:
-        """Clear the fault with an ID, all faults of a kind, or all faults; return the number of
-        cleared faults. Raises RequestError if no fault has the ID or kind."""
+        """Clear faults, and return their number. ``which`` is the ID of one fault, or the kind
+        of the faults to clear. None clears all faults.
+
+        Raises RequestError if no fault has the ID or kind.
+        """
         if isinstance(which, int):
             return self._api.call(operations.clear_fault, str(which)).count
         return self._api.call(operations.clear_faults, kind=which).count

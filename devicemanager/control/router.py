@@ -45,9 +45,9 @@ from devicemanager.kubelet.waits import WaitTimeout
 __all__ = ["WORKERS", "HttpApplication", "OperationRouter"]
 
 WORKERS: Final = 16
-"""Number of threads in each group of ``operation.Workers`` except ``LONG``."""
+"""Maximum number of threads in each group of ``operation.Workers`` except ``LONG``."""
 LONG_WORKERS: Final = 128
-"""Number of threads that run long operations. A thread exists only while it is needed."""
+"""Maximum number of threads that run long operations. A thread exists only while it is needed."""
 
 _Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 

@@ -413,7 +413,7 @@ class Finish(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Delete(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The time that the containers of a pod have to terminate."""
+    """The time within which the containers of a deleted pod must terminate."""
 
     grace_period: Annotated[
         Annotated[float, Meta(le=1e9)] | None,

@@ -51,7 +51,8 @@ def from_flags(flags: Sequence[bool]) -> int:
 
 
 def flags(bits: int) -> bytes:
-    """Return the set as bytes, one per number up to the largest member: 1 for members, else 0."""
+    """Return one byte for each number from 0 to the largest member of the set: 1 for a member, 0
+    for any other number."""
     return f"{bits:b}".encode()[::-1].translate(_SELECTORS)
 
 

@@ -157,11 +157,11 @@ class Endpoints:
         return self._removed.get(resource)
 
     def forget_lists(self, is_in_use: Callable[[ResourceName], bool]) -> None:
-        """Forget device lists of removed resources, oldest first, until at most ``_MOST_REMOVED``
-        remain.
+        """Forget device lists of removed resources, oldest first, until their total size is at
+        most ``_MOST_REMOVED``.
 
-        The number of devices plus the number of lists is counted. Lists of resources that are in
-        use are not forgotten.
+        The total size is the number of devices plus the number of lists. Lists of resources that
+        are in use are not forgotten.
         """
         # The kubelet keeps all lists, so plugins with ever new resource names could fill its
         # memory.
@@ -196,9 +196,9 @@ class Endpoints:
     ) -> tuple[EndpointInfo, tuple[EndpointInfo, ...]]:
         """Add an endpoint for a plugin that has registered; ``name`` identifies its socket.
 
-        Returns the new endpoint, and the endpoints that it replaces. Since v1.37, it replaces only
-        the resource's endpoints with the same ``name`` (see quirk Q2). Before v1.37, it replaces
-        all endpoints of the resource.
+        Returns the new endpoint, and the endpoints that it replaces. Since v1.37, a new endpoint
+        replaces only the resource's endpoints with the same ``name`` (see quirk Q2). Before v1.37,
+        a new endpoint replaces all endpoints of the resource.
         """
         self._last_id += 1
         endpoint = EndpointInfo(EndpointId(self._last_id), resource, name, options)
@@ -229,8 +229,8 @@ class Endpoints:
         return self._replaced.pop(endpoint, None)
 
     def update(self, endpoint: EndpointId, devices: DeviceList) -> bool:
-        """Store a device list that an endpoint sent. Return True if it is now the current list of
-        the resource.
+        """Store a device list that an endpoint sent. Return True if the list is now the current
+        list of the resource.
 
         The list of a disconnected endpoint is ignored. The list of a replaced endpoint is ignored,
         too, except with quirk Q24.

@@ -1,8 +1,7 @@
 """Exceptions of the kubelet's side, grouped by what caused the error.
 
-``EndpointError``: a plugin misbehaved. ``RequestError``: a request cannot be met. Any other
-exception from ``devicemanager.core`` is a bug in that package. The package raises
-``InternalError`` if an invariant is violated.
+``EndpointError``: a plugin misbehaved. ``RequestError``: a request cannot be met.
+``InternalError``: an invariant is violated, because of a bug in devicemanager.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ class RequestError(DeviceManagerError):
 
 
 class StartError(DeviceManagerError):
-    """Error for a kubelet that cannot start; the message says what to do."""
+    """Error for a kubelet, or another server of the mock, that cannot start."""
 
 
 class StopError(DeviceManagerError):
-    """Error for a kubelet that stopped without removing all of its files.
+    """Error for a kubelet that has stopped but could not clean up, for example remove its files.
 
-    The message names the files that remain.
+    Also raised when a caller stops a server that an error had already stopped.
     """
 
 
@@ -62,7 +61,10 @@ class RpcError(EndpointError):
 
 
 class InjectedError(RpcError):
-    """Error for an RPC that failed because of an injected fault; ``fault`` is the fault's name."""
+    """Error for an RPC that failed because of an injected fault.
+
+    ``fault`` is the ID and kind of the fault, such as ``fault 1, fail-call``.
+    """
 
     def __init__(self, code: str, description: str, fault: str) -> None:
         super().__init__(code, description)
@@ -70,11 +72,11 @@ class InjectedError(RpcError):
 
 
 class PermanentError(DeviceManagerError):
-    """Error that retries cannot fix."""
+    """Base class of errors after which the kubelet does not retry: a retry would fail again."""
 
 
 class AllocationError(RequestError):
-    """Error for a failed allocation. It rejects the pod with ``UnexpectedAdmissionError``.
+    """Error for a failed allocation. The pod is rejected with ``UnexpectedAdmissionError``.
 
     If other kubelet versions would admit the pod, ``behaviour`` names the field of
     ``devicemanager.core.versions.behaviour.Behaviour`` that differs.

@@ -114,8 +114,8 @@ class DeviceList:
     """The set of devices that the ListAndWatch response lists several times, as healthy and as
     unhealthy. They may be allocated, and the kubelet counts each of them twice."""
     reported: Columns | None = None
-    """The ListAndWatch response from which the list was made; the next response is compared with
-    it."""
+    """The ListAndWatch response from which the list was made, for a comparison with the next
+    response. None for ``EMPTY``, and after the plugin has disconnected."""
 
     @property
     def capacity(self) -> int:

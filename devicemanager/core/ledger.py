@@ -52,7 +52,8 @@ class AllocatedDevices:
 
     devices: DevicesPerNuma
     response: bytes | None
-    """The first ContainerAllocateResponse, serialized; the ledger does not read it."""
+    """The plugin's first ContainerAllocateResponse, serialized; None if the checkpoint has null.
+    The ledger does not read the response."""
 
     @property
     def ids(self) -> frozenset[DeviceId]:

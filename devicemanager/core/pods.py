@@ -56,10 +56,12 @@ class Container:
     requests: Mapping[ResourceName, int] = NO_ENTRIES
     restartable: bool = False
     claims: tuple[str, ...] = ()
-    """``resources.claims``: names of the pod's resource claims that the container uses."""
+    """``resources.claims``: names of the entries of the pod's ``spec.resourceClaims`` that the
+    container uses."""
     claim_requests: tuple[tuple[str, str], ...] = ()
-    """``resources.claims`` in order, as pairs: the pod's name for the claim, and the request of the
-    claim whose devices the container uses. An empty request means all requests."""
+    """``resources.claims`` in order, as pairs. The first item is the name of an entry of the pod's
+    ``spec.resourceClaims``. The second item is the request whose devices the container uses; empty
+    for all requests of the claim."""
     image: str = attrs.field(default="", eq=False)
     """The image, shown in the pod's status; no decision depends on it."""
     restart_policy: RestartPolicy | None = None
@@ -83,7 +85,7 @@ class Pod:
     init_containers: tuple[Container, ...] = ()
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
     resource_claims: Mapping[str, str | None] = NO_ENTRIES
-    """``spec.resourceClaims``: names of the ResourceClaims, by the pod's own names for the claims.
+    """``spec.resourceClaims``: the name of each entry's ResourceClaim, by the name of the entry.
     None stands for a claim that is created from a template."""
     termination_grace_period: int = 30
     """``spec.terminationGracePeriodSeconds``: seconds in which the containers must exit after
@@ -94,11 +96,12 @@ class Pod:
     """``spec.resources.requests`` with its defaults, for the resources that the pod level supports.
     Units are those of ``Container.requests``."""
     backed: frozenset[tuple[ContainerName, ResourceName]] = frozenset()
-    """Pairs of container and extended resource: a resource claim provides the resource to the
-    container instead of a plugin (``status.extendedResourceClaimStatus``)."""
+    """Pairs of container and extended resource. The container gets this resource from a
+    ResourceClaim, not from a plugin (``status.extendedResourceClaimStatus``)."""
     claim_statuses: Mapping[str, str | None] = NO_ENTRIES
     """``status.resourceClaimStatuses``: names of the ResourceClaims that were created from
-    templates, by the pod's own names for the claims. None means that the pod needs no claim."""
+    templates, by the name of the entry in ``spec.resourceClaims``. None means that the pod needs no
+    claim for the entry."""
     extended_claim: str | None = None
     """``status.extendedResourceClaimStatus``: name of the ResourceClaim that provides the pod's
     extended resources."""
@@ -106,8 +109,8 @@ class Pod:
     """``status.extendedResourceClaimStatus.requestMappings``: container, resource and request of
     each entry."""
     forbidden_sidecar: ContainerName | None = None
-    """Name of the first restartable init container, if the kubelet rejects pods with such
-    containers. None for all other pods."""
+    """Name of the restartable init container because of which the kubelet rejects the pod. None if
+    the kubelet does not reject the pod for this reason."""
     ephemeral_containers: tuple[Container, ...] = ()
     """``spec.ephemeralContainers``, which users add to a running pod. They have no resources, and
     do not affect the pod's phase."""

@@ -66,7 +66,7 @@ class ContainerSettings:
     """Container settings of one resource, from a plugin's ContainerAllocateResponse.
 
     The items are in the plugin's order. ``filesystem_devices``, ``network_interfaces`` and
-    ``pci_devices`` come from typed devices, which a plugin can send in addition.
+    ``pci_devices`` come from typed devices, an extension of the API by this project.
     """
 
     envs: Mapping[str, str] = attrs.field(factory=dict)

@@ -2,8 +2,9 @@
 
 Follows ``UpdateAllocatedResourcesStatus`` (pkg/kubelet/cm/devicemanager/manager.go, v1.32) with
 two differences. The result is sorted by resource and ID; the kubelet's order is random (Q7). A
-device that has vanished is Unknown, and a device whose plugin has disconnected is Unhealthy; the
-kubelet reports the last health of both (Q9). ``versions.quirks`` lists kubelet bugs such as Q7.
+device that has vanished is Unknown; the kubelet reports Healthy (Q9). A device whose plugin has
+disconnected is Unhealthy; the kubelet reports the device's last health (Q9). ``versions.quirks``
+lists kubelet bugs such as Q7.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def allocated_resources_status(
     """Return ``allocatedResourcesStatus`` of the containers that have devices, by container.
 
     ``devices`` returns the current device list of a resource. With quirk ``Q9``, a device that
-    vanished or whose plugin disconnected keeps its last health.
+    vanished is Healthy, and a device whose plugin disconnected keeps its last health.
     """
     health = _last_health if "Q9" in quirks else device_health
     return {

@@ -100,7 +100,7 @@ class Driver(ABC):
 
 
 class NewestResources:
-    """Newest value of a driver's ``resources`` or ``publish_resources``. Thread-safe."""
+    """The newest devices from a driver's ``resources`` or ``publish_resources``. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

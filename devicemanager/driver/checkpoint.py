@@ -68,7 +68,8 @@ class Checkpoint:
     """The checkpoint file in a driver's data directory. The caller must hold ``CallLock``."""
 
     def __init__(self, path: Path, report: Callable[[Exception, str], object]) -> None:
-        """``report`` is called if the file is damaged. The file is then renamed."""
+        """If the file is damaged, it is renamed, and ``report`` is called with the error and a
+        text."""
         self._path = path
         self._report = report
         self._read: FileIdentity | None = None

@@ -1,7 +1,7 @@
 """Maintain a driver's sockets: serve them again if a file was removed.
 
-When a kubelet starts, it finds existing sockets. But its directory can be recreated, and another
-program can remove a socket.
+When a kubelet starts, it finds the existing sockets, so the driver does nothing. But the kubelet's
+directory can be recreated, and another program can remove a socket.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """File names of a driver's sockets and directories.
 
 Drivers built on the Go library (``k8s.io/dynamic-resource-allocation/kubeletplugin``, v0.37) use
-the same names, so a rolling update between the two works.
+the same names. So a rolling update can switch from such a driver to a driver of this package, or
+back.
 """
 
 from __future__ import annotations

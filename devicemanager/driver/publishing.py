@@ -1,8 +1,8 @@
 """Publish a driver's devices as ResourceSlices, and repair them after changes by other clients.
 
-One thread compares the wanted slices with those of the API server, and sends the changes. It runs
-after each call of the author's ``publish_resources``, after each change of a slice, and at least
-every 10 minutes. It lists the slices each time, so a missed event only causes a delay.
+One thread compares the wanted slices with those of the API server, and sends the changes. It does
+this after each change of the author's resources, of the unhealthy devices or of a slice, and at
+least every 10 minutes. It lists the slices each time, so a missed event only causes a delay.
 """
 
 from __future__ import annotations

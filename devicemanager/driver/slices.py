@@ -102,7 +102,7 @@ def without_taint(driver: str, spec: Spec) -> Spec:
 
 
 def specs(driver: str, node: str, name: str, pool: Pool) -> list[Spec]:
-    """Return the specs of a pool's slices, without generation and count.
+    """Return the specs of a pool's slices, without ``generation`` and ``resourceSliceCount``.
 
     Raises ValueError for a malformed quantity.
     """

@@ -109,13 +109,14 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
 
     @property
     def statuses(self) -> tuple[tuple[bool, str], ...]:
-        """The kubelet's reports so far, each as a pair: True if registered, and the error."""
+        """The kubelet's registration statuses so far. Each is a pair: True if registered, and the
+        error text."""
         with self._changed:
             return tuple((each.plugin_registered, each.error) for each in self._statuses)
 
     def wait_registered(self, timeout: float = 10.0) -> bool:
-        """Wait until the kubelet's latest report is a success. Return False after ``timeout``
-        seconds."""
+        """Wait until the kubelet's latest registration status is a success. Return False after
+        ``timeout`` seconds."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: bool(self._statuses) and self._statuses[-1].plugin_registered, timeout

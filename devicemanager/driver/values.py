@@ -1,7 +1,8 @@
 """Values that the methods of a driver's author take and return.
 
-A value that the API server would reject raises a ValueError that names it. So authors see the error
-where they create the value, not when a slice is published.
+Most values that the API server would reject raise a ValueError that names the value. So authors see
+the error where they create the value. A malformed quantity is an error only when slices are
+published.
 """
 
 from __future__ import annotations

@@ -35,7 +35,11 @@ T = TypeVar("T")
 
 
 class EventKind(StrEnum):
-    """What an event reports, such as a registration or a rejected pod."""
+    """What an event reports, such as a registration or a rejected pod.
+
+    A *structured claim* is a request for devices in the API ``devmgmtproto.k8s.io``, the
+    predecessor of DRA (docs/claims.md). It is not a ResourceClaim.
+    """
 
     STARTED = "started"
     """The kubelet started to serve its sockets."""
@@ -68,8 +72,9 @@ class EventKind(StrEnum):
     ALLOCATION_SUSPECT = "allocation-suspect"
     """A response to Allocate was accepted, but something in it looks wrong."""
     CONFLICT = "conflict"
-    """Settings from several Allocate responses or CDI devices conflict, or the checkpoint has an
-    Allocate response that cannot be read."""
+    """Settings from several Allocate responses or CDI devices conflict. Also: a container's CDI
+    devices cannot be passed as annotations, or an Allocate response in the checkpoint cannot be
+    read."""
     CONTAINER_STARTED = "container-started"
     """A container was started."""
     CONTAINER_FAILED = "container-failed"
@@ -124,7 +129,8 @@ class EventKind(StrEnum):
     CLAIMS_LOADED = "claims-loaded"
     """The file of structured claims was read at startup."""
     CLAIMS_FAILED = "claims-failed"
-    """The file of structured claims could not be written, or a driver failed for a claim."""
+    """The file of structured claims could not be written, or a driver could not unprepare the
+    devices of a claim."""
     CLAIMS_SET_ASIDE = "claims-set-aside"
     """A corrupt file of structured claims was renamed, and no device is allocated to a claim."""
     DRIVER_REGISTERED = "driver-registered"
@@ -154,7 +160,8 @@ class EventKind(StrEnum):
     POD_UNSCHEDULABLE = "pod-unschedulable"
     """The scheduler of an ``ApiNode`` finds no node for a pod."""
     DRA_OBJECTS_CHANGED = "dra-objects-changed"
-    """A ResourceClaim, ResourceSlice, DeviceClass or template in memory was changed."""
+    """A ResourceClaim, ResourceSlice, DeviceClass or ResourceClaimTemplate in the kubelet's memory
+    was changed, or a ResourceSlice of the node on the API server."""
     WATCH_DROPPED = "watch-dropped"
     """A watch of the Pods API ended, because its client read too slowly."""
     FAULT = "fault"
@@ -297,7 +304,7 @@ class EventStream:
         pod: str | None = None,
         **details: object,
     ) -> None:
-        """Publish an event. Exceptions in a callback are logged and do not affect others.
+        """Publish an event. Exceptions in a callback are logged and do not affect other callbacks.
 
         ``message`` may contain any text: unsafe characters are escaped here. ``details`` are values
         for programs; docs/json.md lists them.

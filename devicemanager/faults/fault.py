@@ -92,7 +92,7 @@ class Fault:
     times: int | None = None
     """Maximum number of times that the fault fires; None for no limit."""
     after: int = 0
-    """Number of matches at which the fault does not fire yet."""
+    """Number of matches before the fault can fire."""
     probability: float = 1.0
     """Probability that the fault fires at a match."""
     seed: int | None = None
@@ -102,7 +102,8 @@ class Fault:
     plugin: str | None = None
     """File name of the socket of the only plugin for which the fault fires; None for all."""
     at: str = NOW
-    """When an action is executed: ``now``, an injection point or a call."""
+    """When an action is executed. With ``now``, this is when the fault is set. Any other value is
+    the name of an injection point or a call."""
     # Read-only, since faults are shared between threads.
     options: Mapping[str, Any] = attrs.field(factory=dict, converter=_fixed)
     """All options of the kind by name, including defaults."""

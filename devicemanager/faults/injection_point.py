@@ -94,9 +94,9 @@ class Effect(Enum):
 def implements(point: InjectionPoint | None, effects: Collection[Effect]) -> None:
     """Check that a module implements exactly the effects of an injection point.
 
-    The module calls this at import with the effects that it implements. If a table selects the
-    code of an effect, pass the table's keys. Raises TypeError if an effect is missing or belongs
-    to another injection point.
+    The module calls this at import with the effects that it implements. A module that looks up
+    the code of an effect in a table passes the keys of the table. Raises TypeError if an effect is
+    missing or belongs to another injection point.
     """
     # A test checks that each injection point has exactly one such declaration.
     wanted = {effect for effect in Effect if effect.point is point}

@@ -53,7 +53,7 @@ TEXT = "injected fault"
 _MOST = 1 << 62  # keeps sums of times and counters within 64 bits
 
 Read = Callable[[Any], Any]
-"""Reader of an option's value, which may be text. Raises ValueError with the expected form."""
+"""Parser of an option's value, which may be text. Raises ValueError with the expected form."""
 
 
 @attrs.frozen
@@ -85,7 +85,7 @@ def seconds(value: Any) -> float:
 
 
 def whole(least: int) -> Read:
-    """Return a reader that accepts only integers of at least ``least``."""
+    """Return a parser of option values that accepts only integers of at least ``least``."""
 
     def read(value: Any) -> int:
         try:
@@ -125,7 +125,7 @@ def switch(value: Any) -> bool:
 
 
 def choice(*choices: str) -> Read:
-    """Return a reader that accepts only these words."""
+    """Return a parser of option values that accepts only these words."""
 
     def read(value: Any) -> str:
         if value not in choices:

@@ -69,7 +69,7 @@ class FaultRegistry:
         self._events = events or EventStream(self._clock)
         self._actions: Actions = actions or _NoActions()
         self.seed = seed
-        """Seed for faults with a probability that have no seed themselves."""
+        """Seed for faults that have a probability, but no option ``seed``."""
         # Guards everything below, and every entry.
         self._lock = threading.Lock()
         self._entries: dict[int, Entry] = {}

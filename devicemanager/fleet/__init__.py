@@ -3,10 +3,9 @@
 Theory of operation. ``collecting`` reads a cluster, and keeps only fields that concern devices and
 scheduling (``fields``). A ``Fleet`` holds these objects, and optionally snapshots of nodes.
 ``snapshots`` returns a snapshot of each ``FleetNode``: the one in the fleet, or one made from the
-device numbers in the API objects. Everything else works on one node at a time, in parallel
-processes (``parallel``): ``counting`` counts devices, ``fitting`` admits copies of a pod,
-``rehearsals`` rehearses steps such as a reboot. ``joining`` creates the same nodes in a test
-cluster.
+device numbers in the API objects. Three modules work on each node separately, in parallel processes
+(``parallel``): ``counting`` counts devices, ``fitting`` admits copies of a pod, and ``rehearsals``
+rehearses steps such as a reboot. ``joining`` creates the same nodes in a test cluster.
 
 In:  an API server or an archive; pods and steps to try.
 Out: values with the results of each node. ``report`` shows them as rows and JSON data.

@@ -1,7 +1,8 @@
 """Write a fleet to an archive, and read it. Needs the extra ``snapshot``.
 
-The archive has the form of a snapshot archive (``snapshot.packing``): ``fleet.json``, a JSON file
-with the objects of each kind, and the snapshot archives of nodes.
+The archive has the form of a snapshot archive (``snapshot.packing``). It contains the index
+``fleet.json``, one JSON file for each kind of object, such as ``pods.json``, and the snapshot
+archives of nodes.
 """
 
 from __future__ import annotations

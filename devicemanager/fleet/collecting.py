@@ -32,11 +32,11 @@ def collect_fleet(
 ) -> Fleet:
     """Read a cluster, and return its objects with the snapshots of its nodes.
 
-    ``kubeconfig`` has the same default as in ``Cluster.connect``.
+    ``kubeconfig`` has the same default as in ``Cluster.connect``. ``snapshots`` has the snapshots
+    by file name.
 
-    ``snapshots`` are snapshots of nodes, by the name of their file. Raises FleetError if nodes or
-    pods cannot be read, and for a snapshot of a node that the cluster does not have. Raises
-    ClusterError if the server cannot be reached.
+    Raises FleetError if nodes or pods cannot be read, and for a snapshot of a node that the cluster
+    does not have. Raises ClusterError if the server cannot be reached.
     """
     api = ApiClient(load(kubeconfig, context))
     try:

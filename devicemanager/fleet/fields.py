@@ -124,7 +124,7 @@ KINDS: Mapping[str, Mapping[str, Fields]] = {
 
 
 def kept(value: Any, fields: Fields) -> Any:
-    """Return a value without the fields that are not in ``fields``."""
+    """Return only those fields of a value that are in ``fields`` and are not None."""
     if isinstance(fields, Whole):
         return value
     if isinstance(fields, Mapping):

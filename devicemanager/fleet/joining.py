@@ -74,7 +74,7 @@ class FleetSpecs(NodeSpecs):
         """Return the options of the node with this index, counted from 0.
 
         The virtual node gets the labels and taints of the fleet's node, and also those of the
-        command line.
+        command line. Taints that a control plane derives from the state of a node are left out.
         """
         options = super().options_of(index, as_nodes=as_nodes, shard=shard)
         node = self.nodes[index]
@@ -104,11 +104,13 @@ def _drivers(fleet: Fleet) -> dict[str, tuple[DriverLayout, ...]]:
 
 
 def create_objects(api: ApiClient, fleet: Fleet, warn: Callable[[str], None]) -> int:
-    """Create the DeviceClasses, the ResourceSlices without ``nodeName``, the claims and the running
-    pods of a fleet. Return the number of created pods.
+    """Create the running pods of a fleet, and before them the objects that pods use. Return the
+    number of created pods.
 
-    Existing objects are not changed. Claims are not allocated: the scheduler allocates them
-    again. ``warn`` gets one line for each object that the server rejects.
+    The objects are the pods' namespaces, the DeviceClasses, the ResourceSlices without
+    ``nodeName``, the ResourceClaimTemplates, and the ResourceClaims that the pods name. Existing
+    objects are not changed. Claims are not allocated: the scheduler allocates them again. ``warn``
+    is called with one line for each object that the server rejects.
     """
     pods = [pod for node in fleet.nodes for pod in node.running]
     for name in sorted({pod["metadata"]["namespace"] for pod in pods}):

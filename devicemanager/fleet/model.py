@@ -71,7 +71,8 @@ class Fleet:
     server: str
     """URL of the API server."""
     parts: tuple[Part, ...] = ()
-    """One part for each kind of object. It has the reason if these objects could not be read."""
+    """For each kind of object, the path of the request, and the reason if the objects could not be
+    read."""
     objects: Mapping[str, tuple[Object, ...]] = attrs.field(factory=dict)
     """Objects by plural name, such as ``nodes``."""
     archives: Mapping[str, bytes] = attrs.field(factory=dict)

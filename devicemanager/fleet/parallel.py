@@ -28,7 +28,7 @@ def in_processes(
 ) -> Iterable[R]:
     """Return the results of ``work`` in the order of the values.
 
-    This call starts the processes, so call it before you start threads. ``processes`` defaults to
+    This call forks the processes, so make it before you start threads. ``processes`` defaults to
     the number of CPUs that this process can use. With 1, or with few values, everything runs in
     this process.
     """

@@ -16,11 +16,12 @@ from devicemanager.rehearsal import Configure, Rehearsal, Step, rehearse
 __all__ = ["NodeRehearsal", "rehearse_fleet"]
 
 REPEAT = 10
-"""Number of orders in a sample. An order is one sequence of registrations of plugins and admissions
-of pods. A sample always has one order with all plugins first, and one with all pods first."""
+"""Default number of orders that a rehearsal tries on a node. An order is one sequence of plugin
+registrations and pod admissions. One of the orders has all plugins first, and another order has all
+pods first."""
 _PERMUTED = 3
 """If a node has at most this many plugins and pods in total, all orders are tried. There are at
-most 6 such orders, fewer than in a sample."""
+most 6 such orders, fewer than ``REPEAT``."""
 
 
 @attrs.frozen
@@ -48,8 +49,8 @@ def rehearse_fleet(
     seed: int = 0,
     processes: int | None = None,
 ) -> Iterable[NodeRehearsal]:
-    """Rehearse the steps on each node. Return the results in the order of node names; each is
-    available as soon as it is known.
+    """Rehearse the steps on each node. Return an iterable of the results, in the order of node
+    names. The first results are available before the last nodes are rehearsed.
 
     A node starts with the kubelet version that it reports. See ``rehearsal.rehearse`` for the
     arguments.

@@ -213,7 +213,7 @@ def _counters(set_: Object) -> dict[tuple[str, str], int]:
 def assumptions(fleet: Fleet, made: int) -> Iterator[str]:
     """Yield the assumptions of a report about a fleet, and the data that could not be read.
 
-    Each is one line of text. ``made`` is the number of nodes without a snapshot.
+    Each item is one line of text. ``made`` is the number of nodes without a snapshot.
     """
     if made:
         yield (

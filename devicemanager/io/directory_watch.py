@@ -2,8 +2,8 @@
 
 The watch starts before the scan, so no change is lost between them. Therefore a change can be
 handled twice, and subclasses must tolerate this. The thread of the watch only queues changes, and
-a separate thread handles them. Handling a change can take long, and stopping the watch waits for
-the thread of the watch.
+a separate thread handles them. The reason is that handling can take long, and that stopping the
+watch waits for the thread of the watch.
 """
 
 from __future__ import annotations

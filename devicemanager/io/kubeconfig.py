@@ -15,7 +15,9 @@ __all__ = ["check_kubeconfig", "client_errors"]
 def check_kubeconfig(path: str | os.PathLike[str]) -> None:
     """Check that a kubeconfig file contains a mapping, in YAML or JSON.
 
-    Raises ValueError for any other content, and OSError if the file cannot be read.
+    Raises ValueError if the file contains another value or is not UTF-8 text, and OSError if the
+    file cannot be read. Accepts malformed YAML, for which the Kubernetes client raises a clear
+    error.
     """
     # Imported here because yaml is slow to load. The Kubernetes client also loads it.
     import yaml

@@ -92,15 +92,18 @@ class Directories:
         keeps_sockets: bool = False,
         serves_pods: bool = False,
     ) -> None:
-        """Check the paths, create the directories (mode 0750), and remove stale sockets.
+        """Check the paths, create the directories (mode 0750), and remove old sockets.
+
+        In ``plugin_dir``, all sockets are removed. In the directories of PodResources and of the
+        Pods API, only stale sockets of a kubelet are removed.
 
         ``removes_files``: also remove all other files in ``plugin_dir``, except the checkpoint and
         the damaged checkpoints that earlier starts renamed. ``deprecation_file``: create an empty
         file ``DEPRECATION`` in ``plugin_dir``. ``keeps_sockets``: leave the plugins' sockets in
         place. ``serves_pods``: also prepare the directory of the Pods API.
 
-        Raises StartError, and removes nothing, if another kubelet uses these directories or if
-        other users could change one of the directories.
+        Raises StartError, and removes nothing, if the path of a socket is invalid, if another
+        kubelet uses these directories, or if other users could change one of the directories.
         """
         if not self.root.is_absolute():
             raise StartError(messages.BAD_SOCKET_PATH.format(path=self.plugin_socket))
@@ -157,7 +160,7 @@ def _is_stale_kubelet_socket(socket: Path) -> bool:
 
 
 class OwnedDirectory:
-    """An open directory that other users cannot change; a context manager that closes it.
+    """An open directory of this user that is not world-writable; a context manager that closes it.
 
     If an operation fails, the method raises StartError with one line that names the path.
     """
@@ -166,8 +169,8 @@ class OwnedDirectory:
         """Create the directory (mode 0750) if it is missing, and open it.
 
         ``parent`` is the open parent directory; None to create all missing parents. Raises
-        StartError for a link, a directory of another user and a world-writable directory. The group
-        may have any permissions.
+        StartError for a link, for a directory that is world-writable or belongs to another user,
+        and for a directory in which this process cannot write. The group may have any permissions.
         """
         self.path = path
         name: str = os.fspath(path) if parent is None else path.name
@@ -298,7 +301,7 @@ class TemporaryRoot:
     """
 
     def __init__(self, owner: object, *, in_memory: bool = False) -> None:
-        """Create the directory. ``in_memory`` selects a file system in memory, if the host has one.
+        """Create the directory. ``in_memory`` prefers a file system in memory to ``/tmp``.
 
         Raises StartError if no directory can be created.
         """

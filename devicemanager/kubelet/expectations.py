@@ -91,7 +91,8 @@ class Expected:
         message. ``where(event)`` must return True; it can be called more than once for the same
         event.
 
-        Raises RequestError for an unknown kind and for an invalid UID, text, function or time.
+        Raises RequestError for an unknown kind, and for an invalid ``pod``, ``text``, ``where`` or
+        ``within``.
         """
         if pod is not None:
             pod_uid(pod)

@@ -40,7 +40,8 @@ class DeviceStatus:
     resource: str
     id: str
     health: Health
-    """``Unknown`` if the plugin has disconnected or does not advertise the device any more."""
+    """Health of the device. It is ``Unhealthy`` also after the plugin has disconnected. It is
+    ``Unknown`` if the resource was removed, or if its device list lacks the device."""
     numa_nodes: tuple[int, ...] | None
     """The device's NUMA nodes; None for a device without topology."""
     pod: str | None = None

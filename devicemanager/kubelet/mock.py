@@ -260,8 +260,8 @@ class MockKubelet:
         """Declare that all pods of the node are known; devices of unknown pods become free.
 
         Without this call, a kubelet with a checkpoint keeps the devices of unknown pods until every
-        pod in the checkpoint has been admitted again. Raises RequestError if the
-        kubelet is stopped.
+        pod in the checkpoint has been admitted again. Raises RequestError if the kubelet is
+        stopped.
         """
         self._pods.workers.sources_ready()
 
@@ -446,9 +446,9 @@ class MockKubelet:
     def start_pod(self, uid: str) -> None:
         """Start the containers of an admitted pod that were never started, in order.
 
-        A container that cannot be started stays waiting; call this method again to retry. After an
-        init container that cannot be started, no further container is started. Raises RequestError
-        for an unknown UID and for a pod that has ended or is being deleted.
+        A container that cannot be started stays waiting; call this method again to retry. If an
+        init container cannot be started, no further container is started. Raises RequestError for
+        an unknown UID and for a pod that has ended or is being deleted.
         """
         self._pods.workers.start(uid)
 
@@ -749,8 +749,8 @@ class MockKubelet:
         Take a mark before an action, and pass it as ``since`` to the methods that wait for the
         consequences. A call is recorded when it ends, so a call that began before the mark can be
         found after the mark. For example, a plugin's devices can become allocatable before its
-        Register call ends, so a mark in between finds this call. To exclude such calls, name the
-        RPC that you expect.
+        Register call ends. If the mark is taken in between, a wait finds the Register call. To
+        exclude such calls, name the RPC that you expect.
         """
         return self._waits.mark()
 
@@ -999,7 +999,8 @@ class MockKubelet:
     def claim_devices(self, uid: str) -> dict[str, dict[str, tuple[str, ...]]]:
         """Return the devices of a pod's claims: container → claim → devices, as ``pool/device``.
 
-        These are structured claims or, if the pod has none, ResourceClaims of DRA.
+        The claims are the pod's structured claims. For a pod without structured claims, they are
+        its ResourceClaims of DRA.
 
         Raises RequestError for an unknown UID.
         """

@@ -119,7 +119,8 @@ class NodePods:
         return workers.finish(uid, exit_codes)
 
     def dra_pods(self) -> list[ClaimUser]:
-        """Return the pods whose claims DRA drivers prepare."""
+        """Return the pods that use DRA, each with the last attempt to create or remove its
+        sandbox."""
         # Imported here, because most nodes have no DRA driver.
         from devicemanager.kubelet.dra.pod_claims import ClaimUser
 
@@ -140,7 +141,10 @@ class NodePods:
         )
 
     def delete(self, uid: str, grace_period: float | None) -> None:
-        """Delete the pod after a grace period in seconds; by default, the pod's grace period."""
+        """Delete the pod when its containers have exited, at the latest after the grace period.
+
+        ``grace_period`` is in seconds; None means the grace period in the pod's spec.
+        """
         if grace_period is None:
             grace_period = self._store.known(uid).pod.termination_grace_period
         self.workers.life.delete(uid, grace_period)

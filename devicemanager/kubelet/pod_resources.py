@@ -70,7 +70,7 @@ def prepare(
 
 
 class FaultyResponses:
-    """Responder to PodResources calls that applies injected faults.
+    """Source of the responses to PodResources calls, with injected faults.
 
     All processes of a ``MockKubelet`` share one such object.
     """
@@ -82,7 +82,7 @@ class FaultyResponses:
         """Return the response to a call that the rate limit has let through.
 
         A fault can delay or replace the response. Raises Rejection if a fault makes the call fail.
-        Errors of the method are raised, too.
+        Errors of ``method`` are raised, too.
         """
         if not self._faults.armed:
             return method.answer(request)  # the usual case, without faults, must be fast

@@ -220,9 +220,10 @@ class PodsFaults:
         self._faults = faults
 
     def __call__(self, method: str) -> None:
-        """Apply the faults that fire at a call, after the rate limit has let the call through.
+        """Delay a call, or make it fail, if injected faults fire at this call.
 
-        WatchPods has no rate limit. Raises Rejection if a fault makes the call fail.
+        The rate limit has already let the call through; WatchPods has no rate limit. Raises
+        Rejection if a fault makes the call fail.
         """
         if not self._faults.armed:
             return

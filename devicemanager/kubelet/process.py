@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.dra.manager import DraManager
 
 DRA_PLUGIN = "DRAPlugin"
-"""Type of DRA drivers in the plugin watcher (``DRAPlugin``, pkg/kubelet/pluginmanager)."""
+"""Plugin type that DRA drivers report to the plugin watcher (``DRAPlugin``,
+pkg/kubelet/pluginmanager)."""
 _WAITS = (0.05, 0.2)
 """Pauses in seconds before a checkpoint that could not be read is read again."""
 
@@ -65,13 +66,13 @@ OnError = Callable[[BaseException], None]
 
 @attrs.frozen(eq=False, repr=False)
 class FaultEquipment:
-    """The objects of fault injection that a new kubelet process uses."""
+    """Fault injection objects and settings for a new kubelet process."""
 
     faults: FaultRegistry
     responses: FaultyResponses
     pods: PodsFaults
     keeps_sockets: bool
-    """True if the process keeps the sockets of plugins when it starts."""
+    """True if the starting process does not remove the sockets of plugins."""
 
 
 class KubeletProcess:
@@ -184,7 +185,7 @@ class KubeletProcess:
                 intercept=equipment.pods,
             )
         self.is_fresh = False
-        """True if the process started without a checkpoint."""
+        """True if the process found no checkpoint at its start, or renamed a corrupt one."""
         self.registration_error: StartError | None = None
         """Error of the Registration service; None if plugins can register."""
         self.socket: Path = directories.plugin_socket
@@ -261,10 +262,10 @@ class KubeletProcess:
             raise StartError(str(error)) from error
 
     def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the metrics of the Pods API that this kubelet version has: calls and dropped watch
-        events.
+        """Return the numbers of Pods API calls and of dropped watch events.
 
-        The keys are (metric name, status code); dropped events have an empty status code.
+        The keys are (metric name, status code); dropped events have an empty status code. Metrics
+        that this kubelet version does not have are left out.
         """
         metrics = self._settings.behaviour.pods_api_metrics
         counts: dict[tuple[str, str], int] = {}

@@ -42,9 +42,9 @@ class FaultActions:
         resume: Callable[[KubeletProcess], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
-        """``resume`` is called with each process that an action has started.
+        """``resume`` is called with each kubelet process that a fault has started.
 
-        ``on_error`` is called with errors of actions that run on another thread.
+        ``on_error`` is called with the error of a fault whose action runs on another thread.
         """
         self._clock = clock
         self._settings = settings

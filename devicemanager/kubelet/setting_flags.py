@@ -29,7 +29,7 @@ class Flag(NamedTuple):
     default: str = ""
     """The default as ``--help`` shows it; empty to show none."""
     name: str = ""
-    """Name of the flag without dashes; empty if it is the name of the field."""
+    """Name of the flag without dashes; empty if the flag has the name of the field."""
     choices: tuple[str, ...] = ()
     repeated: bool = False
     """True if a command line can have the flag several times. The field gets all the values."""

@@ -264,8 +264,8 @@ class Settings:
     """Maximum size, in bytes, of the requests, responses and error texts that ``MockKubelet.calls``
     stores. The maximum applies to calls made for pods, and separately to all other calls."""
     health_queue_size: int = attrs.field(default=100, validator=_number(1, whole=True))
-    """Number of reports of changed device health that are stored until they are read; further
-    reports are dropped."""
+    """Maximum number of stored reports about changed device health. A report is stored until it is
+    read. Further reports are dropped."""
     durability: Durability = attrs.field(default=Durability.KUBELET, converter=_as_durability)
     """Level of durability of the checkpoint:
 
@@ -313,13 +313,13 @@ class Settings:
     """The node's NUMA nodes and distances. With None, the NUMA nodes of ``providers`` are used;
     without providers, NUMA nodes are added when devices name them."""
     node_name: str = attrs.field(default="mock", validator=_node_name)
-    """Name of the node. Structured claims can use pools with this node name and pools without a
-    node name."""
+    """Name of the node. Structured claims (``MockKubelet.claims``) can use device pools with this
+    node name, and pools without a node name."""
     claims_admin_namespaces: frozenset[str] | None = attrs.field(
         default=None, converter=_as_namespaces
     )
-    """Namespaces whose structured claims may use device classes with admin access. None allows all
-    namespaces."""
+    """Namespaces whose structured claims (``MockKubelet.claims``) may use device classes with admin
+    access. None allows all namespaces."""
     kubeconfig: Path | None = attrs.field(default=None, converter=_as_path)
     """Kubeconfig of the API server that has the ResourceClaims and ResourceSlices of this node.
     With None, the caller passes ResourceClaims to the kubelet."""
@@ -327,8 +327,9 @@ class Settings:
     """Directory of sysfs, which is searched for PCI devices that a plugin names by vendor and
     product ID."""
     shuffle_seed: int | None = None
-    """Seed of the random choice among free devices. Use it to test that a plugin tolerates any
-    order, as it must. With None, the free devices with the lowest IDs are chosen."""
+    """Seed of the random choice among free devices. With a seed, you can test that a plugin
+    accepts its devices in any order, as it must. With None, the free devices with the lowest IDs
+    are chosen."""
     quirks: frozenset[str] = attrs.field(default=frozenset(), converter=_as_quirks)
     """Known bugs of the kubelet to enable, by their names in ``QUIRKS``. ``"reference"`` enables
     all bugs of the version. A bug that the version does not have raises ValueError."""

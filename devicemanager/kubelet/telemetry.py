@@ -79,8 +79,10 @@ class NodeTelemetry:
             }
 
     def containers(self) -> tuple[tuple[Pod, tuple[ContainerStatus, ...]], ...]:
-        """Return all known pods, with the status of each container that was started or could not
-        be started."""
+        """Return all known pods with the statuses of their containers.
+
+        Only containers that were started or failed to start have a status.
+        """
         with self._pods.lock:
             return tuple([(each.pod, (*each.statuses.values(),)) for each in self._pods.records()])
 

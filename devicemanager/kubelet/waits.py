@@ -117,9 +117,10 @@ class Waits:
     # -- events and calls ------------------------------------------------------------
 
     def mark(self, since: Mark | int | None = None, after: int | None = None) -> Mark:
-        """Convert ``since`` or ``after`` to a mark; if both are None, return the current mark.
+        """Return a mark: the moment after which a wait searches for events and calls.
 
-        Both can be the number of an event; ``since`` can also be a mark.
+        ``since`` is a mark, or the number of the last event before the moment. ``after`` is the
+        number of an event, and is used if ``since`` is None. If both are None, the moment is now.
         """
         # The number of an event does not say which calls are later: count calls from now.
         now = self._calls.mark()

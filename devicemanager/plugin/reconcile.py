@@ -1,10 +1,11 @@
-"""Decide the next action of a resource from an observation of sockets and streams.
+"""Decide what the plugin of a resource must do next: for example, serve or register.
 
-The decision has no side effects.
+The decision has no side effects. It depends only on the settings and on an observation of sockets
+and streams.
 
 A registration can be lost in three ways: the kubelet's socket was replaced, the plugin's socket
-was removed, or the last ListAndWatch stream ended. File events only trigger an observation, and
-the decision depends on the observation. So a missed event only causes a delay.
+was removed, or the last ListAndWatch stream ended. File events only trigger an observation. So a
+missed event only causes a delay.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["Action", "Decision", "Observation", "decide"]
 
 
 class Action(Enum):
-    """Next action of a resource."""
+    """What the plugin of a resource does next."""
 
     IDLE = auto()  # no kubelet: serve nothing
     SERVE = auto()  # stop the server, if there is one, and start a new one
@@ -34,10 +35,10 @@ class Observation:
     """State of a resource's sockets and streams at ``now``, in seconds of the monotonic clock.
 
     ``kubelet`` identifies the kubelet's current socket; None: no kubelet runs. ``served_kubelet``
-    identifies the kubelet's socket at the start of the plugin's server; None: the plugin is not
-    served. ``own_socket`` is True if the plugin's socket exists. ``registered_at`` is the time of
-    the registration; None: the plugin is not registered. ``short_streams`` counts consecutive
-    registrations whose ListAndWatch stream ended early.
+    identifies the socket that the kubelet had when the plugin's server started; None: the plugin
+    has no server. ``own_socket`` is True if the plugin's socket exists. ``registered_at`` is the
+    time of the registration; None: the plugin is not registered. ``short_streams`` counts
+    consecutive registrations whose ListAndWatch stream ended early.
     """
 
     now: float
@@ -51,9 +52,9 @@ class Observation:
 
 @attrs.frozen
 class Decision:
-    """Next action of a resource with its reason.
+    """What the plugin of a resource does next, and why.
 
-    ``timeout``: seconds until the next observation, for WATCH and IDLE.
+    ``timeout``: seconds until the next observation, if the plugin only waits (WATCH or IDLE).
     """
 
     step: Action
@@ -62,7 +63,7 @@ class Decision:
 
 
 def decide(observation: Observation, settings: PluginSettings) -> Decision:
-    """Return the next action that an observation requires."""
+    """Return what the plugin must do next, given this observation."""
     # The order matters. Without a kubelet, the plugin cannot register. A server for an earlier
     # kubelet instance is useless, even if its socket exists. Only a served plugin can register.
     if observation.kubelet is None:

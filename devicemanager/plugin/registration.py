@@ -42,7 +42,8 @@ class PendingResponse(Protocol):
 
 
 class RegistrationMode(Protocol):
-    """Mode in which one resource registers with the kubelet, for one session at a time."""
+    """Mode in which the plugin of one resource registers with the kubelet. It is used for one
+    ``PluginServer`` at a time."""
 
     path: Path
     """File or directory that must exist before the plugin is served."""
@@ -54,7 +55,7 @@ class RegistrationMode(Protocol):
         """
 
     def add_to(self, server: grpc.Server) -> None:
-        """Add to ``server``, which is not started yet, the gRPC service that this mode needs."""
+        """Add the gRPC service that this mode needs to ``server``, before the server starts."""
 
     def register(self, server: PluginServer, wait: Callable[[PendingResponse], bool]) -> bool:
         """Try to register once, and return True if the kubelet accepts.

@@ -1,7 +1,9 @@
-"""Run one resource: call its start hook once, then serve and register for each kubelet instance.
+"""Run the plugin of one resource: call its ``start``, then serve and register it.
+
+The plugin gets a new server and registration for each kubelet instance (``Session``).
 
 The resource's thread repeats three steps: observe the sockets and streams, choose the next action
-(``reconcile.decide``, pure), and carry it out. Only this thread changes the session. Other threads
+(``reconcile.decide``), and execute the action. Only this thread changes the session. Other threads
 set a flag and notify this thread.
 """
 

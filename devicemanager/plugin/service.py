@@ -1,8 +1,8 @@
-"""DevicePlugin service that calls an author's plugin.
+"""DevicePlugin service that calls the methods of a plugin author's ``Plugin`` object.
 
-Requests are checked before the author's code runs, and its results before they are sent. So the
-author's code gets only device IDs of the newest list, and the kubelet gets only well-formed
-responses.
+The service checks each request before it calls the author's code. It checks each result before it
+sends the result. So the author's code gets only device IDs of the newest list, and the kubelet gets
+only well-formed responses.
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ class Service:
     def add_to(self, server: grpc.Server) -> None:
         """Add the handlers of the five RPCs to a server.
 
-        The generated function cannot be used, because some responses are already serialized.
+        The function that gRPC generates for this cannot be used, because some responses are already
+        serialized.
         """
         unary: dict[str, Callable[[bytes], object]] = {
             "GetDevicePluginOptions": dp.Empty.FromString,

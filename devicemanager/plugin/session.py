@@ -43,7 +43,8 @@ class Session:
     def observe(self, short_streams: int) -> Observation:
         """Return the current state of the sockets and streams.
 
-        ``short_streams``: consecutive registrations whose ListAndWatch stream ended early.
+        ``short_streams``: number of consecutive registrations whose ListAndWatch stream ended
+        early.
         """
         return Observation(
             now=time.monotonic(),

@@ -87,7 +87,8 @@ class PluginSettings:
     """
 
     stream_settled: float = attrs.field(default=10.0, validator=_not_negative)
-    """A ListAndWatch stream that ends before this time has passed is called *short*.
+    """Minimum duration of a normal ListAndWatch stream. A stream that ends earlier is called
+    *short*.
 
     Each consecutive short stream doubles ``stream_delay``, up to ``stream_delay_limit``. This
     limits the registrations with a kubelet that always closes the stream.

@@ -41,7 +41,8 @@ class Stream:
 class Streams:
     """Open ListAndWatch streams of one server, oldest first.
 
-    ``on_change`` must wake all streams that wait for a list, so that ended streams return.
+    ``on_change`` is called after each start and end of a stream. It must wake all streams that wait
+    for a device list, so that the calls of ended streams return.
     """
 
     def __init__(self, limit: int, on_change: Callable[[], None]) -> None:

@@ -128,11 +128,11 @@ def _api_type(value: ApiType | str | int) -> ApiType:
 
 @attrs.frozen(kw_only=True)
 class FlatDevice:
-    """Typed device in the flat form: container identifier, host identifier and API type.
+    """Typed device given by its path or interface name in the container and on the host.
 
-    ``api_type`` can be given as a name (in any case) or a number. ``permissions`` are only for
-    paths; the default is ``rw``. Raises ``ValueError`` for values that ``FilesystemDevice`` or
-    ``NetlinkDevice`` reject.
+    ``api_type`` says whether these are paths or interface names. It can be given as a name (in any
+    case) or a number. ``permissions`` are only for paths; the default is ``rw``. Raises
+    ``ValueError`` for values that ``FilesystemDevice`` or ``NetlinkDevice`` reject.
     """
 
     identifier_container: str = attrs.field(converter=path_text)
@@ -161,7 +161,7 @@ class FlatDevice:
 
 
 TypedDevice: TypeAlias = FilesystemDevice | NetlinkDevice | PciDevice
-"""Typed device in the form of the Allocate response."""
+"""Typed device of one of the three kinds that an Allocate response can contain."""
 
 
 def add_typed_devices(

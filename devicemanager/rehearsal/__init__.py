@@ -1,10 +1,10 @@
-"""Rehearsals: what would happen on a node if it restarted, rebooted, or were upgraded.
+"""Rehearsals: what would happen on a node after a kubelet restart, a reboot or an upgrade.
 
 Theory of operation. A snapshot of a node is rebuilt as an in-memory kubelet: devices, NUMA nodes,
-checkpoint, and pods with their allocations. The steps run on this kubelet, one after another. After
-a kubelet start, the result can depend on the order in which plugins register and pods are admitted.
-Therefore the steps run once for each possible order, or for a sample of the orders. Each run has a
-new kubelet.
+checkpoint, and pods with their allocations. The steps, such as a reboot, run on this kubelet, one
+after another. After a kubelet start, the result can depend on the order in which plugins register
+and pods are admitted. Therefore the steps run once for each possible order, or for a sample of the
+orders. Each run has a new kubelet.
 
 In:  a ``Snapshot``, and steps (``steps``).
 Out: a ``Rehearsal`` (``result``): the outcomes of each pod, with the number of orders that lead

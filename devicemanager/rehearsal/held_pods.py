@@ -1,9 +1,10 @@
 """The pods of a snapshot. Each pod requests exactly what is allocated to it.
 
 A snapshot contains no pod specs. Therefore each container requests its allocated devices, exclusive
-CPUs and exclusive memory, and each pod names the ResourceClaims that are prepared for it. A
-container that is in the checkpoint but not in PodResources is an init container: PodResources lists
-only containers that can still run.
+CPUs and exclusive memory, and each pod names the ResourceClaims that are prepared for it.
+
+The checkpoint can have a container that PodResources lacks, although PodResources has its pod. This
+container is an init container, because PodResources lists only containers that can still run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Devices of a node by resource and ID, from its snapshot and its checkpoint."""
+"""Inventory: all devices of a node, by resource and device ID."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ def orders(
     """Return the orders to try: all orders, or a sample of ``most`` orders.
 
     All orders are returned if there are at most ``permuted`` plugins and pods together. A sample
-    always contains the two extremes: all plugins first, and all pods first. Without plugins or
-    without pods, the order does not matter, and one order is returned.
+    always contains the two extremes, even if ``most`` is 1: all plugins first, and all pods first.
+    Without plugins or without pods, the order does not matter, and one order is returned.
     """
     if not plugins or not pods:
         return [(*plugins, *pods)]
@@ -36,7 +36,7 @@ def orders(
 
 
 def is_complete(plugins: Sequence[str], pods: Sequence[str], permuted: int = PERMUTED) -> bool:
-    """True if ``orders`` returns all orders of these plugins and pods."""
+    """True if ``orders`` returns all orders that matter, and not a sample."""
     return not plugins or not pods or len(plugins) + len(pods) <= permuted
 
 

@@ -112,7 +112,7 @@ def _plain(devices: Devices) -> dict[str, list[str]]:
 
 
 def markdown(result: Rehearsal) -> Iterator[str]:
-    """Yield the lines of a Markdown text."""
+    """Yield the lines of the rehearsal as Markdown text."""
     yield f"## Rehearsal for node {_cell(result.node)}"
     yield ""
     yield from (f"{number}. {_cell(step)}" for number, step in enumerate(result.steps, 1))

@@ -21,9 +21,9 @@ class Fate(enum.StrEnum):
     ADMITTED = "admitted"
     """The pod is new and was admitted."""
     REJECTED = "rejected"
-    """The kubelet rejected the pod, or would not start."""
+    """The kubelet rejected the pod, or the kubelet itself does not run after the steps."""
     WAITS = "waits"
-    """The pod is not running, or not deleted, because a DRA driver is missing or fails."""
+    """The pod cannot start, or cannot be deleted, because a DRA driver is missing or fails."""
     DRAINED = "drained"
     """The step ``Drain`` deleted the pod."""
 
@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def is_lost(self) -> bool:
-        """True if the pod does not run and no step deleted it."""
+        """True if the pod is rejected, or waits for a DRA driver (REJECTED or WAITS)."""
         return self.fate in (Fate.REJECTED, Fate.WAITS)
 
     @property
@@ -63,7 +63,7 @@ class PodResult:
     before: Devices
     """Devices of the pod in the snapshot, by resource; empty for a new pod."""
     outcomes: Mapping[Outcome, int]
-    """Numbers of orders by outcome, the most frequent outcome first."""
+    """For each outcome, the number of orders that lead to it; the most frequent outcome first."""
     claims: Devices = attrs.field(factory=dict)
     """Devices of the pod's ResourceClaims in the snapshot, by driver, as ``pool/device``."""
 
@@ -85,7 +85,7 @@ class PodResult:
 
 @attrs.frozen
 class Statement:
-    """A predicted event, its cause, and what to do first."""
+    """A predicted event, its cause, and advice."""
 
     text: str
     basis: str
@@ -108,7 +108,7 @@ class Rehearsal:
     all_orders: bool
     """True if all possible orders were tried; False if they are a sample."""
     kubelet_starts: bool
-    """False if the kubelet exits at a start."""
+    """False if the kubelet exits with an error when it starts."""
     statements: tuple[Statement, ...]
     assumptions: tuple[str, ...]
 

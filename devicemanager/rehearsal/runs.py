@@ -53,7 +53,7 @@ class Plan:
     """The pods of the snapshot."""
     steps: tuple[Step, ...]
     lost_checkpoint: LostCheckpoint | None
-    """Why the next start loads no allocations; None if it loads the checkpoint."""
+    """Why the kubelet loses all allocations at its next start; None if it loses none."""
     claims: HeldClaims = attrs.field(init=False)
     new: tuple[HeldPod, ...] = attrs.field(init=False)
     """The pods that steps admit."""
@@ -88,7 +88,7 @@ class Plan:
         return found
 
     def settings(self, changes: Configure) -> Settings:
-        """Return the settings of the node's kubelet, with ``changes``.
+        """Return the settings that the node's kubelet has after the changes in ``changes``.
 
         Raises KubeletFails if a kubelet does not start with these settings.
         """

@@ -2,13 +2,15 @@
 
 A snapshot can be incomplete, so these rules select the source of each fact:
 
-* Allocations: the checkpoint; PodResources if the checkpoint is missing or damaged.
-* NUMA nodes: the machine; the devices if no kubelet ran and a device has a NUMA node that the
-  machine lacks.
-* CPUs and memory: the kubelet's state files, if its policies allocate CPUs and memory exclusively
-  (``static`` and ``Static``).
+* Allocations come from the checkpoint. If it is missing or damaged, they come from PodResources.
+* NUMA nodes come from the machine. If the machine's NUMA nodes are unknown, they come from the
+  devices. They also come from the devices if no kubelet process was found and a device has a NUMA
+  node that the machine lacks.
+* Exclusive CPUs and memory come from the kubelet's state files, if the kubelet has the policies
+  ``static`` (CPUs) and ``Static`` (memory).
 
-``SnapshotNode.notes`` lists what is missing in the snapshot.
+``SnapshotNode.notes`` says where the allocations come from if the checkpoint is not valid. It also
+lists pods that no longer exist, or may no longer exist.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ class SnapshotNode:
         return cls(node, remaining, names, node.alignment, gone, notes)
 
     def changed(self, what_ifs: list[tuple[str, str]], without: list[str]) -> SnapshotNode:
-        """Return the node with another configuration of the topology manager, without some pods.
+        """Return the node without some pods, and with a changed topology manager configuration.
 
         ``what_ifs``: pairs of a name (``policy``, ``scope`` or a policy option) and a value.
         ``without``: names or UIDs of pods. Raises RehearsalError for an unknown pod.

@@ -1,4 +1,4 @@
-"""Find files of a node that prevent the kubelet's start, or a checkpoint that it cannot load."""
+"""Find state files that prevent a kubelet's start, or a checkpoint that a kubelet cannot load."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class LostCheckpoint:
 
 
 def lost_checkpoint(node: Node) -> LostCheckpoint | None:
-    """Return why the next start loads no allocations. Return None if the checkpoint is valid, or if
-    it is missing on a node without allocated devices."""
+    """Return why the kubelet loses all allocations at its next start. Return None if the checkpoint
+    is valid, or if it is missing on a node without allocated devices."""
     if node.saved is not None and node.saved.problems:
         return LostCheckpoint(
             "the kubelet cannot read the checkpoint, and starts without any allocation",
@@ -47,8 +47,8 @@ def lost_checkpoint(node: Node) -> LostCheckpoint | None:
 
 
 class KubeletFails(Exception):
-    """Error of a kubelet that does not start. The message is that of the kubelet, or describes the
-    problem."""
+    """Error for a kubelet that does not start. The message is the kubelet's own error, or a
+    description of the problem."""
 
     def __init__(
         self,
@@ -59,7 +59,8 @@ class KubeletFails(Exception):
         super().__init__(text)
         self.advice = advice
         self.basis = basis
-        """Returns a text that says how this behaviour of a kubelet version is known."""
+        """Function that takes a kubelet version and returns, as text, how this behaviour is
+        known."""
 
 
 def check_start(node: Node, behaviour: Behaviour) -> None:

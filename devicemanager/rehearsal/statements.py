@@ -1,4 +1,4 @@
-"""Statements of a rehearsal: predicted events, their causes, and what to do first."""
+"""Statements of a rehearsal: predicted events, their causes, and advice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,11 @@ def does_not_start(error: KubeletFails, version: KubeletVersion) -> Statement:
 
 
 def statements(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> list[Statement]:
-    """Return the statements that follow from the outcomes of the runs, most severe first."""
+    """Return the statements that follow from the outcomes of the runs.
+
+    The first statements are about the kubelet, the next about each pod, and the last about
+    ResourceClaims.
+    """
     return [*_of_plugins(plan, ran, version), *_of_claims(plan, ran, version)]
 
 

@@ -1,11 +1,11 @@
 """Run a command with a container's environment variables, mounts, device nodes and hooks.
 
-Theory of operation. ``bundling`` completes the part of an OCI configuration that
-``kubelet.runtime.oci`` renders, so that the container needs no root, and lists what is left out.
-``running`` passes the configuration to the process ``python -m devicemanager.sandbox.inside``. This
-process enters new user, mount and PID namespaces, and builds a root directory in memory from the
-host's directories. Then ``crun`` or ``runc`` runs the container, or the process itself makes the
-mounts.
+Theory of operation. ``kubelet.runtime.oci`` renders a part of an OCI configuration
+(``Fragment.config``). ``bundling`` completes this configuration so that the container needs no
+root, and lists what is left out. ``running`` passes the configuration to a process,
+``python -m devicemanager.sandbox.inside``. This process enters new user, mount and PID namespaces,
+and builds a root directory in memory from the host's directories. Then ``crun`` or ``runc`` runs
+the container, or the process itself makes the mounts and runs the command.
 
 In:  a ``Fragment.config``, a command, and optionally a root file system.
 Out: the exit status of the command, and notes for the user.

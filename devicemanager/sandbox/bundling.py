@@ -31,8 +31,9 @@ class Bundle:
 def bundle(fragment: Mapping[str, Any], command: Sequence[str], rootfs: Path = Path("/")) -> Bundle:
     """Return the configuration of a container that runs a command.
 
-    ``fragment`` is the ``config`` of an OCI fragment. ``rootfs`` is mounted read-only. Device nodes
-    become bind mounts of nodes of the host, because only root can create nodes.
+    ``fragment`` is the part of an OCI configuration that ``kubelet.runtime.oci`` renders.
+    ``rootfs`` is mounted read-only. Device nodes become bind mounts of the host's device nodes,
+    because only root can create device nodes.
     """
     notes: list[str] = []
     mounts = [*_mounts(fragment, notes), *_devices(fragment, notes)]

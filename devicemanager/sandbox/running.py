@@ -16,7 +16,7 @@ __all__ = ["SandboxError", "backends", "run"]
 
 _RUNTIMES = ("crun", "runc")
 NAMESPACES = "namespaces"
-"""The backend that needs no container runtime."""
+"""Name of the backend that needs no container runtime."""
 
 
 class SandboxError(RequestError):

@@ -24,7 +24,8 @@ Invariants:
   finding. ``tools/damage`` verifies this with damaged files.
 * Of the kubelet's configuration, only fields that concern devices are read: other fields can be
   secret.
-* The package makes no decisions of a kubelet; ``devicemanager.core`` does.
+* The package does not simulate a kubelet's decisions, such as which devices a pod gets.
+  ``devicemanager.core`` does this.
 
 Start reading with ``model``, ``node`` and ``rules/__init__``.
 """

@@ -30,7 +30,7 @@ _STATIC = ("kubernetes.io/config.hash", "kubernetes.io/config.mirror")
 
 
 def from_directories(directories: PodDirectories | None) -> Names:
-    """Return the pod names that the directories of container logs contain."""
+    """Return the names of the pods that have a directory for container logs, by UID."""
     logged = () if directories is None else directories.logged
     return {pod.uid: f"{pod.namespace}/{pod.name}" for pod in logged}
 
@@ -39,8 +39,8 @@ def from_pod_resources(saved: Checkpoint, pods: Iterable[Pod]) -> Names:
     """Return the names of the checkpoint's pods, found by comparing their devices with
     PodResources.
 
-    PodResources has names, but no UIDs. A pod matches if it has a container with exactly the
-    devices of an entry. A UID that matches several pods gets no name.
+    PodResources has names, but no UIDs. The function ``matches`` decides which pods match a UID. A
+    UID that matches several pods gets no name.
     """
     found = matches(saved, pods)
     return {uid: name for uid, names in found.items() if len(names) == 1 for name in names}
@@ -67,10 +67,11 @@ def from_claims(claims: Iterable[ClaimState], pods: Iterable[Pod]) -> Names:
 
 
 def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[str]]:
-    """Return the names of the pods in PodResources that match a UID in the checkpoint, by UID.
-    UIDs without a matching pod are left out.
+    """Return, for each UID in the checkpoint, the names of the matching pods in PodResources.
 
-    A pod matches if it has a container with exactly the devices of one of the UID's entries.
+    A pod matches a UID if an entry of the checkpoint with this UID matches a container of the pod:
+    the container has the same name and exactly the same devices. UIDs without a matching pod are
+    left out.
     """
     # Container name, resource and devices together are almost always unique on a node.
     holdings: dict[tuple[str, str, frozenset[str]], set[str]] = {}

@@ -2,8 +2,9 @@
 
 Two parts of a snapshot show which pod has which device. PodResources shows the allocations of the
 running kubelet, by pod name and without init containers. The checkpoint shows the allocations that
-a restarted kubelet will load, by pod UID. Most rules compare the two. Therefore both are mappings
-from a device to its pods: ``allocated_to`` and ``saved_for``. ``names`` maps UIDs to pod names.
+a restarted kubelet will load, by pod UID. Most rules compare the two. Therefore ``allocated_to``
+(from PodResources) and ``saved_for`` (from the checkpoint) both map a device to its pods. ``names``
+maps UIDs to pod names.
 """
 
 from __future__ import annotations
@@ -64,15 +65,19 @@ class Node:
 
     @cached_property
     def names(self) -> Names:
-        """Names, by UID, of the pods in the checkpoint and in the DRA manager's state file. Pods
-        whose name is unknown are left out."""
+        """Names of pods, by UID. Pods whose name is unknown are left out.
+
+        These are the pods in the checkpoint and in the DRA manager's state file, and pods with a
+        directory for container logs.
+        """
         saved = None if self.saved is None else self.saved.checkpoint
         return {**self.names_of_claims(self.claims), **self.names_in(saved)}
 
     def names_in(self, saved: Checkpoint | None) -> Names:
-        """Return the names, by UID, of the pods in ``saved``.
+        """Return the names, by UID, of the pods in ``saved``, as far as they are known.
 
-        ``saved`` is a checkpoint of this node. It may differ from the checkpoint in the snapshot.
+        The result also has the pods with a directory for container logs. ``saved`` is a checkpoint
+        of this node. It may differ from the checkpoint in the snapshot.
         """
         names = dict(from_directories(self.snapshot.directories))
         if saved is not None and self.snapshot.pods is not None:
@@ -80,8 +85,11 @@ class Node:
         return names
 
     def names_of_claims(self, claims: Iterable[dra.ClaimState]) -> Names:
-        """Return the names, by UID, of the pods that hold ``claims``. These must be claims of this
-        node."""
+        """Return the names, by UID, of the pods that hold ``claims``, as far as they are known.
+
+        The result also has the pods with a directory for container logs. ``claims`` must be claims
+        of this node.
+        """
         names = from_claims(claims, self.snapshot.pods or ())
         return {**from_directories(self.snapshot.directories), **names}
 
@@ -133,8 +141,8 @@ class Node:
         certain that the pod is gone.
 
         It is certain if the kubelet's directory of pods was read and does not contain the UID. If
-        only PodResources was read, pods without an allocated device are returned with False. They
-        can exist, because PodResources omits init containers.
+        only PodResources was read, pods without an allocated device are returned with False. Such a
+        pod may still be on the node, because PodResources omits init containers.
         """
         uids = {uid for each in self.saved_for.values() for uid in each}
         directories = self.snapshot.directories

@@ -1,4 +1,5 @@
-"""Pack files into the archive of a snapshot or a fleet, and unpack them.
+"""Pack files into the archive of a snapshot, or of a whole cluster (``devicemanager.fleet``), and
+unpack them.
 
 The archive is a gzip-compressed tar.
 
@@ -63,7 +64,7 @@ class Form:
 
 def is_packed(data: bytes) -> bool:
     """True if the data may be a snapshot archive: it starts like a gzip file. A checkpoint never
-    does."""
+    starts like this."""
     return data.startswith(_MAGIC)
 
 

@@ -49,7 +49,7 @@ class CpuState:
 
     @property
     def exclusive(self) -> tuple[frozenset[int], ...]:
-        """Exclusive CPUs of each container that has exclusive CPUs."""
+        """Sets of exclusive CPUs: one set for each container that has exclusive CPUs."""
         return tuple(cpus for containers in self.assigned.values() for cpus in containers.values())
 
     @property

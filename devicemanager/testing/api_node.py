@@ -10,8 +10,8 @@ each event of the kubelet, a thread compares the server's pods with the pods of 
 * the status of a pod, and the devices of the node, are written to the server when they have
   changed.
 
-The kubelet must have the settings that ``ApiNode.settings`` returns: it reads claims from the
-server.
+The kubelet must have the settings that ``ApiNode.settings`` returns. With these settings, it reads
+claims from the server.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ApiNode:
         return attrs.evolve(settings or Settings(), kubeconfig=path, node_name=self._node)
 
     def serve(self, kubelet: MockKubelet) -> None:
-        """Run the pods that are bound to the node on this kubelet, until ``stop``."""
+        """From now on until ``stop``, run the node's pods on this kubelet."""
         self._stack.callback(kubelet.events.subscribe(self._happened))
         thread = threading.Thread(target=self._run, args=(kubelet,), name="api-node", daemon=True)
         thread.start()

@@ -158,9 +158,9 @@ def resource_slice(
     pool: str = "mock",
     name: str | None = None,
 ) -> Object:
-    """Return the only ResourceSlice of a pool on one node.
+    """Return a ResourceSlice with all devices of a pool on one node.
 
-    Each device is a name, or a device object as in the API.
+    Each of ``devices`` is a name, or a device object as in the API.
     """
     spec = {
         "driver": driver,

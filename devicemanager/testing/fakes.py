@@ -111,8 +111,8 @@ class FakePlugin:
     pre_start_required: bool = False
     """True if the plugin reports at registration that it requires PreStartContainer."""
     responses: tuple[bytes, ...] = attrs.field(factory=_one_response)
-    """Serialized container responses of each Allocate call; by default, one response with ``envs``
-    A=1."""
+    """Serialized ContainerAllocateResponse messages that each Allocate call returns. By default,
+    one message with the environment variable A=1."""
     allocate_error: EndpointError | None = None
     preference_error: EndpointError | None = None
     pre_start_error: EndpointError | None = None

@@ -33,7 +33,10 @@ def not_found_text(uid: str) -> str:
 
 
 class PodsSource(Protocol):
-    """The node's pods as core/v1 bytes. Methods are called from several threads at once."""
+    """Source of the node's pods. A pod is a serialized core/v1 Pod (bytes).
+
+    Several threads call the methods at once.
+    """
 
     @property
     def is_ready(self) -> bool:
@@ -43,7 +46,7 @@ class PodsSource(Protocol):
         """Return all pods, sorted by UID."""
 
     def pod(self, uid: str) -> bytes | None:
-        """Return a pod, or None if the UID is unknown."""
+        """Return the pod with this UID; None if the UID is unknown."""
 
     def watch(self, watcher: Watcher) -> None:
         """Send all events from now on to ``watcher``, until its queue is full or ``unwatch`` is

@@ -62,7 +62,7 @@ class Features:
     """Kubernetes release and feature gates that affect selectors."""
 
     release: Release = Release.V1_37
-    """Release whose rules apply. For a release that ``Release`` lacks, use the nearest one."""
+    """Release whose rules apply. For a release that ``Release`` lacks, choose the nearest one."""
     consumable_capacity: bool = True
     """Gate DRAConsumableCapacity: new selectors can read ``device.allowMultipleAllocations``."""
     list_attributes: bool = False

@@ -112,8 +112,8 @@ def is_present(value: Value, field: str) -> bool:
 def present(found: tuple[Value, bool]) -> Value:
     """Return the value of an element of a literal; MISSING for an optional element without a value.
 
-    ``found``: the evaluated element, and True if the element is optional (``?value``). Raises
-    CelError if such an element is not an optional value.
+    ``found``: the evaluated element, and True if the element is marked as optional (``?value``).
+    Raises CelError if an element with this mark is not an optional value.
     """
     value, is_optional = found
     if not is_optional:

@@ -26,7 +26,8 @@ _FORMAT_NAME = 64
 """Length of a format's name that the estimate assumes for ``==``."""
 
 Path = tuple[str, ...]
-"""Path from a variable to a value: field names, ``@items``, ``@keys`` and ``@values``."""
+"""Path from a variable to a value. A part is the name of a field, ``@items`` or ``@indices`` for a
+list, or ``@keys`` or ``@values`` for a map."""
 
 
 class Argument(NamedTuple):
@@ -65,7 +66,7 @@ class Estimate(NamedTuple):
 
     cost: Range
     size: Range | None = None
-    """Size of the result; None if the rule has no upper bound for it."""
+    """Size of the result; None if the rule does not limit this size."""
 
 
 Rule = Callable[[CallSizes], Estimate]

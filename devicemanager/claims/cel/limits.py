@@ -13,7 +13,7 @@ from devicemanager.claims.cel.values import CostExceeded, EvaluationStopped, Map
 MAX_COST = 1_000_000
 """Cost limit of one evaluation, in Kubernetes' units (``CELSelectorExpressionMaxCost``)."""
 MAX_WORK = 3_000_000
-"""Maximum work of one evaluation, in elements read. This takes about a second."""
+"""Maximum work of one evaluation, in elements read. This much work takes about a second."""
 MAX_SIZE = 5_000_000
 """Maximum size of a string or list that an evaluation creates, in characters or elements."""
 

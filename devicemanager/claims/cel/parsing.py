@@ -30,7 +30,8 @@ from devicemanager.claims.cel.values import UInt
 from devicemanager.claims.errors import ClaimsUnavailable
 
 MAX_NESTING = 32
-"""Maximum nesting depth that the library parses. Each operator of a chain counts as a level."""
+"""Maximum nesting depth that the library parses. In ``a + b + c``, each operator counts as a
+level."""
 
 
 @attrs.frozen

@@ -34,11 +34,11 @@ class Range(NamedTuple):
     high: int
 
     def plus(self, other: Range) -> Range:
-        """Return the sum."""
+        """Return the bounds of the sum of two numbers, given the bounds of each number."""
         return Range(capped(self.low + other.low), capped(self.high + other.high))
 
     def times(self, other: Range) -> Range:
-        """Return the product."""
+        """Return the bounds of the product of two numbers, given the bounds of each number."""
         return Range(capped(self.low * other.low), capped(self.high * other.high))
 
     def scaled(self, factor: float) -> Range:
@@ -46,7 +46,7 @@ class Range(NamedTuple):
         return Range(_scaled(self.low, factor), _scaled(self.high, factor))
 
     def joined(self, other: Range) -> Range:
-        """Return the smallest range that includes both."""
+        """Return the smallest range that includes this range and ``other``."""
         return Range(min(self.low, other.low), max(self.high, other.high))
 
 

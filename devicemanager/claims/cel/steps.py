@@ -304,7 +304,8 @@ def _not_a_list(value: Value) -> InternalError:
 def logic(terms: Sequence[Step], decisive: bool) -> Step:
     """Evaluate ``&&`` if ``decisive`` is False, or ``||`` if it is True.
 
-    A term with the decisive value decides. It absorbs the errors of all other terms.
+    If a term has the value ``decisive``, this is the result, and the errors of all other terms are
+    ignored.
     """
 
     def run(scope: Scope) -> Value:
@@ -418,7 +419,8 @@ def _optional(value: Value, is_1_37: bool) -> Value:
 
 
 def in_constants(wanted: Step, elements: Sequence[Value]) -> Step:
-    """Evaluate ``wanted in elements`` for constants. In cel-go, the lookup of constants is free."""
+    """Evaluate ``wanted in elements``, where ``elements`` are constants. As in cel-go, the lookup
+    costs nothing."""
     found = Map([(each, True) for each in elements])
 
     def run(scope: Scope) -> Value:

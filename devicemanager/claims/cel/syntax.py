@@ -159,7 +159,7 @@ class Loop(Node):
 
 ACCUMULATOR = "@result"
 ACCUMULATORS = frozenset({ACCUMULATOR, "__result__"})
-"""Names of the result variable of a loop. Expressions cannot contain the first name."""
+"""Names of the variable for the result of a loop. Expressions cannot contain ``@result``."""
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -83,7 +83,7 @@ def optional_of(value: Type) -> Type:
 
 
 def type_of(value: Type) -> Type:
-    """Return the type of the expression ``type(x)`` for an ``x`` of this type."""
+    """Return the type of the expression ``type(x)`` for an ``x`` of the type ``value``."""
     return Type("type", (value,))
 
 
@@ -149,9 +149,9 @@ class Inference:
         return Type(f"_var{self._count - 1}")
 
     def assign(self, targets: Sequence[Type], values: Sequence[Type]) -> bool:
-        """Return True if each value's type is assignable to its target.
+        """Return True if each type in ``values`` is assignable to its counterpart in ``targets``.
 
-        If so, bind the type variables to the types that make the values assignable.
+        If so, bind the type variables to the types that make this possible.
         """
         trial = dict(self._bindings)
         if not _assignable_all(trial, targets, values):

@@ -102,7 +102,7 @@ class Format:
 
     name: str
     regex_size: int
-    """Length of the format's regular expression, which determines the cost."""
+    """Length of the format's regular expression, on which the cost of ``validate`` depends."""
 
 
 @attrs.frozen(eq=False)
@@ -312,7 +312,8 @@ COMPARABLE = (*_ORDERED, int, UInt, float)
 def compare(one: Value, other: Value) -> int:
     """Return -1, 0 or 1 if ``one`` is less than, equal to or greater than ``other``.
 
-    Raises CelError for NaN, and for types that cannot be compared. Numbers of different types can.
+    Raises CelError for NaN, and for types that cannot be compared. Numbers of different types can
+    be compared.
     """
     if is_number(one) and is_number(other):
         if math.isnan(one) or math.isnan(other):
@@ -333,7 +334,11 @@ def _compare_numbers(one: Value, other: Value) -> int | None:
 
 
 def size_of(value: Value) -> int:
-    """Return the size for the cost: characters of a string, elements of a list, 1 for a scalar."""
+    """Return the size of a value, on which costs depend.
+
+    This is the number of characters, bytes, elements or entries. For an address it is the number of
+    bytes, for a network the number of bytes of the prefix, and for all other values 1.
+    """
     kind = type(value)
     if kind in (str, bytes, list, Map):
         return len(value)

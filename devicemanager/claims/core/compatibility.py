@@ -48,8 +48,8 @@ class Groups:
 def groups_of(names: Sequence[str]) -> frozenset[str]:
     """Return the compatibility groups of a device in one counter set.
 
-    ``names``: the groups that the device declares. If it declares none, return one group that only
-    such devices have.
+    ``names``: the groups that the device declares. If the device declares no groups, return a
+    special group, which only devices without declared groups have.
     """
     return frozenset(names) or _NO_GROUPS
 

@@ -178,7 +178,7 @@ class OrderedProblem:
     budget_of: Callable[[int], Hashable] = lambda pool: pool
     """Function that returns the key of a pool's budget, given the index of the pool.
 
-    Pools with equal keys share one budget. Normally, each pool has its own.
+    Pools with equal keys share one budget. Normally, each pool has its own budget.
     """
     keeps_reservations: bool = False
     """True to reproduce a bug of the scheduler: rejected devices, and shares that the search gives
@@ -189,9 +189,11 @@ class OrderedProblem:
     def answer(self, picks: int) -> list[list[Pick]] | None:
         """Return the picks of each claim; None if there is no answer.
 
-        If ``picks`` picks give no result, a second search starts. The second search has no limit of
-        picks, and skips parts that cannot contain an answer. Raises OutOfStepsError if the step
-        budget is spent, and EveryError if an option needs a device that violates a constraint.
+        If ``keeps_reservations`` is False, the search stops after ``picks`` picks. A second search
+        then starts. It has no limit of picks, and skips parts that cannot contain an answer.
+
+        Raises OutOfStepsError if the step budget is spent, and EveryError if an option needs a
+        device that violates a constraint.
         """
         self.steps.begin_first_fit(None if self.keeps_reservations else picks)
         try:

@@ -177,7 +177,7 @@ class Ledger:
         return ledger
 
     def self_check(self) -> None:
-        """Raise LedgerError if the devices in use or the charges differ from a recount."""
+        """Raise LedgerError if the devices in use or the charges do not match the allocations."""
         again = Ledger.restore(self.state())
         if (again._in_use, again._charged) != (self._in_use, self._charged):
             raise LedgerError(

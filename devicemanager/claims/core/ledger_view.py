@@ -61,8 +61,8 @@ class LedgerView:
     ) -> LedgerView:
         """Return the view after exclusive allocations changed, without reading the ledger again.
 
-        ``taken``: devices that were allocated after this view was created. ``released``: devices
-        that were released after that. ``charges``: the charge of each of these devices.
+        ``taken``: devices that were allocated since this view was created. ``released``: devices
+        that were released since then. ``charges``: the charge of each of these devices.
         """
         in_use, exclusive, headroom = self.in_use, self.exclusive, list(map(dict, self.headroom))
         pools = {pool.key: place for place, pool in enumerate(self.inventory.pools)}
@@ -87,7 +87,7 @@ class LedgerView:
     def blocks(self, number: int, resource: str, allocated: Amounts | None = None) -> int:
         """Return the number of free blocks of a device's resource.
 
-        ``allocated``: allocated amounts of the device, if they differ from those of the ledger.
+        ``allocated``: the allocated amounts of the device; None for the amounts in the ledger.
         """
         capacity = self.inventory.kind_of[number].capacity.get(resource)
         if capacity is None:

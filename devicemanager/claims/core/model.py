@@ -150,8 +150,8 @@ class Limits:
     """Maximum number of steps for evaluating constraints and searching. A search that needs more
     steps is ``Undecided``."""
     explanation: int = 10_000
-    """Steps to find the reasons of a rejection, in addition to the steps that the search has
-    left."""
+    """Maximum number of steps for finding the reasons of a rejection, in addition to the steps that
+    the search has left."""
 
 
 @attrs.frozen
@@ -192,11 +192,14 @@ class Rejection:
     usable: int
     """The set of devices that no rule excludes."""
     exclusions: tuple[Exclusion, ...]
-    """Each device that is not in ``usable``, under the first rule that excludes it."""
+    """Each device that is not in ``usable``, under the first rule that excludes it. Empty if the
+    steps ran out before the rules were applied."""
     short: tuple[tuple[str, str], ...] = ()
-    """Pairs of a pool and a name. For the cause BUDGET, the name is that of a budget that cannot
-    pay for all usable devices. For AMOUNTS, it is the name of a resource of which too little is
-    free. Empty for other causes."""
+    """For the cause BUDGET: pool and name of each budget that cannot pay for all usable devices.
+
+    For the cause AMOUNTS: pool and name of each resource of which too little is free. Empty for
+    other causes.
+    """
     collides: tuple[tuple[str, str], ...] = ()
     """For the cause TOGETHER: the claim and the position of each request with which the rejected
     request does not fit. If any one of these requests is left out, the others fit."""
@@ -260,7 +263,7 @@ Outcome = Solution | Infeasible | Undecided | Error
 
 @attrs.frozen
 class LedgerState:
-    """State of a ledger, from which it can be restored."""
+    """State of a ledger, from which the ledger can be restored."""
 
     allocations: tuple[Allocation, ...]
     """Allocations sorted by claim."""

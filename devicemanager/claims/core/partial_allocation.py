@@ -219,7 +219,7 @@ class PartialAllocation:
         return found
 
     def interchangeable(self, number: int) -> int:
-        """Return the devices to skip after device ``number`` has led to no answer, as a bit set."""
+        """Return the set of devices to skip after device ``number`` has led to no answer."""
         touched, low = self._exclusive | self._shared, 1 << number
         return low if touched & low else self._problem.interchangeable(number) & ~touched
 

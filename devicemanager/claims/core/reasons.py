@@ -61,7 +61,7 @@ def rejections(
     collide: they do not fit together, but the others fit if one of them is left out.
 
     ``fits``: function that returns True if a search finds devices for the given claims. The
-    function must spend ``steps``.
+    function must count the steps of this search in ``steps``.
     """
     call = _Reasons(view, ledger, claims, limits, steps)
     sieved = [[call.sieve(choice) for choice in choices] for choices in _choices(claims)]

@@ -74,8 +74,8 @@ def solve(
 
     ``steps``: a budget from ``budget_of`` that is already in use; None creates a new budget.
 
-    ``Infeasible`` and ``Error`` are certain; ``Undecided`` means that the search reached its
-    limits without a result.
+    The outcomes ``Infeasible`` and ``Error`` are certain. The outcome ``Undecided`` means that
+    the search reached its limits without a result.
     """
     # These errors need no search, and are reported even if the claims do not fit.
     for claim in claims:

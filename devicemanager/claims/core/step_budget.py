@@ -19,8 +19,8 @@ class OutOfStepsError(Exception):
 
 
 class FirstFitCutOffError(Exception):
-    """Error if first fit has picked as many devices as its limit allows. ``decide`` can still find
-    an answer."""
+    """Error if first fit has picked as many devices as its limit allows. ``solve`` then searches
+    with ``decide.decide`` instead."""
 
 
 class StepBudget:
@@ -44,13 +44,16 @@ class StepBudget:
         self._picks_end = total
 
     def reserve(self, amount: int) -> None:
-        """Reserve steps for explaining a rejection; 0 makes the reserved steps available."""
+        """Reserve ``amount`` steps for explaining a rejection, so that the search cannot use them.
+
+        0 ends the reservation.
+        """
         self._reserved = amount
         self._next = min(self._next, self._total - amount)
 
     def begin_first_fit(self, picks: int | None) -> None:
-        """Start first fit: after ``picks`` picks (None: no limit), ``pick`` raises
-        FirstFitCutOffError."""
+        """Start to count the picks of first fit. After ``picks`` picks, ``pick`` raises
+        FirstFitCutOffError. If ``picks`` is None, their number has no limit."""
         self._picks = 0
         self._picks_end = self._total if picks is None else picks
 

@@ -52,7 +52,7 @@ class Share:
 
     device: DeviceKey
     consumed: Amounts = attrs.field(factory=dict)
-    """Consumed capacity in nano-units."""
+    """Consumed amounts in nano-units, by capacity name."""
 
 
 @attrs.frozen
@@ -132,8 +132,8 @@ class Allocator:
         self._interning = Interning()
         self._offers: dict[tuple[str, tuple[tuple[str, str], ...]], Offer] = {}
         self._views: dict[int, tuple[InUse, LedgerView]] = {}
-        """For each ``Offer``, by its ``id``: the devices in use at the last call, and their ledger
-        view."""
+        """The devices in use at the last call and a ``LedgerView`` of them, by the ``id`` of the
+        ``Offer``."""
 
     def _offer(self, node: Node) -> Offer:
         """Return the pools that a node can use. Raises AllocationError for an invalid node

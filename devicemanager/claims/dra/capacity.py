@@ -29,13 +29,16 @@ class Arithmetic:
     """Version-dependent rules for computing amounts."""
 
     fractional: bool = False
-    """True to compute ranges in thousandths where possible (DRAFractionalCapacityRange)."""
+    """True to compute amounts of a ``validRange`` in thousandths where possible (feature gate
+    DRAFractionalCapacityRange)."""
     binary: bool = False
-    """True to format rounded amounts in binary units (1.36); False for the format of the step."""
+    """True to give rounded amounts the quantity format BinarySI (until 1.36). False to give them
+    the format of the policy's ``step``."""
 
 
 class CapacityError(Exception):
-    """Error for a requested amount that a policy cannot represent. It ends the allocation."""
+    """Error for an amount that is negative, or that a policy cannot represent. It ends the
+    allocation."""
 
 
 @attrs.frozen
@@ -45,7 +48,8 @@ class Amount:
     nanos: int
     format: Format
     text: str = ""
-    """Amount as written; empty if computed. Upstream compares it with the default value by text."""
+    """The amount as written; empty for a computed amount. Amounts with different texts are not
+    equal, because upstream compares an amount with the policy's default by text."""
 
     @classmethod
     def parse(cls, text: str | int) -> Amount:

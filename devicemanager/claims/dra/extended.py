@@ -78,9 +78,10 @@ def owner_reference(pod: Object) -> dict[str, Any]:
 def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
     """Return the requests for a pod's extended resources.
 
-    ``resources``: device class by resource. An init container ends before later sidecars and app
-    containers start, so the init container uses the devices of their requests. All init containers
-    that need more devices share one further request.
+    ``resources``: name of the device class by resource. Each sidecar and app container has its own
+    request. An init container ends before later containers of these kinds start, so the init
+    container uses their devices first. All init containers that need more devices share one further
+    request.
     """
     spec = pod["spec"]
     initial = list(spec.get("initContainers") or ())

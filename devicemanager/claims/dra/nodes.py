@@ -60,7 +60,7 @@ def node_matches(node: Node, spec: Object) -> bool:
 
 
 def selects(selector: Object, node: Node) -> bool:
-    """True if a node satisfies one term of the selector. Raises InvalidSelector."""
+    """True if a node satisfies at least one term of the selector. Raises InvalidSelector."""
     terms = [
         (number, term)
         for number, term in enumerate(selector.get("nodeSelectorTerms") or ())

@@ -28,7 +28,7 @@ _LONGEST = 57
 def claim_names(pod: Object) -> dict[str, str | None]:
     """Return the name of the ResourceClaim of each entry of ``spec.resourceClaims``, by entry name.
 
-    The result is None for an entry whose claim is not created yet. Entries that need no claim are
+    The name is None if the claim of the entry is not created yet. Entries that need no claim are
     omitted.
     """
     known = {

@@ -46,7 +46,8 @@ class Source:
 
     @property
     def facts(self) -> Facts:
-        """Attributes and capacities. Raises AllocationError for a malformed quantity."""
+        """Attributes and capacities of the device. Raises AllocationError for a malformed
+        quantity."""
         if self._facts is None:
             try:
                 self._facts = self._interning.facts(self.device)
@@ -77,7 +78,7 @@ class GatheredPool:
 
     @property
     def is_usable(self) -> bool:
-        """True if devices of the pool can be allocated."""
+        """True if the pool is complete and valid."""
         return not self.is_incomplete and not self.invalid
 
     @property
@@ -93,7 +94,7 @@ class Offer:
     pools: tuple[GatheredPool, ...]
     """All pools of the node, in the order of the search."""
     inventory: Inventory
-    """Devices of the usable pools.
+    """Devices of the complete and valid pools; in 1.34, also of incomplete pools.
 
     If each device of a slice selects its own nodes, devices of other nodes are included.
     """
@@ -104,12 +105,12 @@ class Offer:
     charges: Mapping[DeviceKey, Amounts]
     """Amounts of the counters that each device consumes, in nano-units.
 
-    Covers the usable pools, including devices that only other nodes can use.
+    Covers the pools of ``inventory``, including devices that only other nodes can use.
     """
     groups: Mapping[DeviceKey, Declared] = attrs.field(factory=dict)
     """Compatibility groups of each device that consumes counters. Empty if the feature is disabled.
 
-    Covers the usable pools, including devices that only other nodes can use.
+    Covers the pools of ``inventory``, including devices that only other nodes can use.
     """
 
     @property

@@ -22,7 +22,8 @@ class Quirk(enum.Enum):
     """A device that the search rejects keeps its counters reserved. So does a share that the search
     gives back (k/k#140431, k/k#140436)."""
     SHARES_CHARGED_AGAIN = "shares-charged-again"
-    """A share without consumed capacity consumes counters a second time (k/k#140433)."""
+    """If the allocated shares of a device consume no capacity, the next share consumes the device's
+    counters a second time (k/k#140433)."""
     COUNTERS_BY_POOL_NAME = "counters-by-pool-name"
     """Pools with the same name share their counters, even if their drivers differ (k/k#140434)."""
     SHARES_WITHOUT_COUNTERS = "shares-without-counters"
@@ -77,11 +78,16 @@ class Profile:
     limit_per_request: bool = True
     """True if the error for too many devices names the request (since 1.37)."""
     keeps_step_format: bool = True
-    """True if rounded amounts have the format of the step; False for BinarySI (until 1.36)."""
+    """True if rounded amounts have the quantity format of the policy's ``step``; False for BinarySI
+    (until 1.36)."""
     knows_alpha_fields: bool = True
-    """True if requests with derived attributes are rejected, and slices with compatibility groups
-    are not used, while the feature gate is disabled (since 1.37). False if these fields are
-    ignored."""
+    """True if the allocator knows derived attributes and compatibility groups (since 1.37); False
+    if it ignores both.
+
+    An allocator that knows them rejects requests with derived attributes while the gate of derived
+    attributes is disabled. It does not use slices with compatibility groups while the gate of
+    compatibility groups is disabled.
+    """
     counters_of_any_node: bool = False
     """True if every node uses all slices with counters, even those for other nodes (1.36)."""
 

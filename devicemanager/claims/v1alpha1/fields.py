@@ -125,7 +125,7 @@ class Fields:
         return None if value is None else self._quantity(value, self.under(name))
 
     def required_quantity(self, name: str) -> Quantity:
-        """Read a required quantity field; if it is absent, add an error and return 0."""
+        """Read a required quantity field; if it is absent or invalid, add an error and return 0."""
         value = self.take(name)
         if value is None:
             self.errors.append(required(self.under(name)))

@@ -118,7 +118,7 @@ class Attribute:
 
 @attrs.frozen
 class ResourceCapacity:
-    """Resource of a pool or device, which is allocated in whole blocks."""
+    """Resource of a pool or device. Its amounts are allocated in whole blocks of ``block_size``."""
 
     name: str = ""
     capacity: Quantity = NOTHING
@@ -169,7 +169,8 @@ class ClaimDetail:
     requests: Quantities = attrs.field(factory=dict)
     """Minimum amounts that the devices must provide together; the key ``COUNT`` is their number.
 
-    If the mapping is empty, request one device, or all devices of a class with admin access.
+    An empty mapping requests one device. If the class has admin access, an empty mapping requests
+    all devices of the class.
     """
     limits: Quantities = attrs.field(factory=dict)
     match_attributes: tuple[str, ...] = ()
@@ -178,7 +179,8 @@ class ClaimDetail:
 
 @attrs.frozen
 class ClaimInstance:
-    """Request of a claim: either ``detail``, or ``one_of`` in order of preference."""
+    """Request of a claim. It has either ``detail``, or ``one_of``: alternatives in order of
+    preference."""
 
     detail: ClaimDetail | None = None
     one_of: tuple[ClaimDetail, ...] = ()
@@ -248,7 +250,7 @@ class DeviceClaim:
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def same_spec(self, other: DeviceClaim) -> bool:
-        """True if both claims have the same requests and matched attributes."""
+        """True if the requests and the ``match_attributes`` of both claims are equal."""
         return (self.claims, self.match_attributes) == (other.claims, other.match_attributes)
 
 

@@ -186,7 +186,7 @@ class Resolver:
         """Create a resolver.
 
         ``admin_namespaces`` can use classes with admin access; None means all namespaces.
-        ``steps``: the budget of the call.
+        ``steps``: the step budget of the call.
         """
         self._steps = steps
         self._constraints = constraints

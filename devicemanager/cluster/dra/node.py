@@ -50,7 +50,8 @@ class NodeDra:
     def joined(self, is_new: bool) -> None:
         """Publish the slices of a node that has joined.
 
-        ``is_new`` is False if an earlier process ran the node. Its slices are then deleted first.
+        ``is_new`` is False if an earlier process ran the node. The slices of the earlier process
+        are then deleted first.
         """
         if self._slices is not None:
             self._slices.joined(is_new=is_new)

@@ -54,12 +54,14 @@ class NodeSlices:
         self._uid = uid
         self._closed = False
         self._queued: set[Callable[[], None]] = set()
-        """Work that is queued. Otherwise, the work of a silent node would grow without limit."""
+        """Work that is queued. The same work is not queued again: otherwise, the queue of a node
+        that has stopped reporting would grow without limit."""
         # Used only by the work of this node, one at a time.
         self._published: dict[str, _Devices] = {}
         self._generations: dict[str, int] = {}
         self._stopped: dict[str, float] = {}
-        """Times at which stopped drivers were first found stopped, by driver."""
+        """Monotonic time, in seconds, at which a stopped driver was first found stopped, by driver
+        name."""
         self._waiting: set[str] = set()
         """Drivers that publish their slices again after a delay."""
 

@@ -60,7 +60,8 @@ class FaultTarget(Protocol):
 
 
 Action = Callable[[FaultTarget, str, bool], None]
-"""Function that sets a fault (True) or clears it (False); the text is the fault's argument."""
+"""Function that sets or clears a fault of a node. It gets the node, the fault's argument, and True
+to set the fault or False to clear it."""
 
 
 def _unhealthy(node: FaultTarget, what: str, is_on: bool) -> None:
@@ -112,7 +113,8 @@ class FaultKind:
     """Kind of node fault, with the form of its argument and its action."""
 
     form: str = ""
-    """Form of the argument, in brackets if the argument is optional; empty for no argument."""
+    """Form of the argument, such as ``RESOURCE/DEVICE``. In brackets if the argument is optional;
+    empty for no argument."""
     action: Action | None = None
     """Function that sets or clears the fault; None for a pressure, because all pressures of a node
     are set together."""

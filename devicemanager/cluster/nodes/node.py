@@ -366,11 +366,17 @@ class ClusterNode:
         self._devices().fail_prepare(driver, times)
 
     def fail_unprepare(self, driver: str, fails: bool = True) -> None:
-        """Make a DRA driver fail to unprepare claims, so that pods stay Terminating."""
+        """Make a DRA driver fail to unprepare claims, so that pods stay Terminating.
+
+        With ``fails`` False, end these failures.
+        """
         self._devices().fail_unprepare(driver, fails)
 
     def delay_prepare(self, driver: str, seconds: float) -> None:
-        """Make a DRA driver prepare claims after ``seconds``. The kubelet waits up to 45 s."""
+        """Make a DRA driver wait ``seconds`` before it prepares claims; 0 for no delay.
+
+        The kubelet waits up to 45 s for the driver.
+        """
         self._devices().delay_prepare(driver, seconds)
 
     # -- node and pods --------------------------------------------------------------------------
@@ -380,10 +386,9 @@ class ClusterNode:
         self._pods.exit(uid, container, exit_code, reason)
 
     def not_ready(self, why: str, cause: str = "fault") -> None:
-        """Make the node not ready, with the message ``why``; an empty message clears ``cause``.
+        """Make the node not ready because of ``cause``, with the message ``why``.
 
-        ``cause`` names the cause of this error. The node is ready again when all causes are
-        cleared.
+        An empty message clears the cause. The node is ready again when all causes are cleared.
         """
         self._state.set_error(cause, why)
         self.refresh()

@@ -197,11 +197,11 @@ def _amounts(node: JsonObject) -> int:
 def register(
     node: NodeContext, statuses: NodeStatusUpdater, update: Callable[[JsonObject], None]
 ) -> tuple[JsonObject, bool]:
-    """Create the Node object with its status and return it (``registerWithAPIServer``).
+    """Create the Node object with its status (``registerWithAPIServer``). Return the Node object,
+    and True if it is new or was created by another program (``NodeOptions.adopted``).
 
     If the Node already exists, take it over, and call ``update`` with the Node to write its status.
-    The second value is False for a Node that an earlier process created. It is True for a new or
-    adopted Node.
+    The second value is False if an earlier process of devicemanager created the Node.
 
     Raises ApiError if a request fails, and ClusterError if devicemanager did not create the Node.
     """

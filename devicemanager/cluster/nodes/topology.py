@@ -44,7 +44,7 @@ class NodeTopology:
         uid: Callable[[], str],
         warn: Warn,
     ) -> None:
-        """Create the writer; ``uid`` returns the UID of the Node object, empty before it exists."""
+        """Create the writer. ``uid`` returns the UID of the Node object: empty before ``join``."""
         self._node = node
         self._kubelet = kubelet
         self._api = api

@@ -77,7 +77,7 @@ class Mirrors:
     def found(self, object_: JsonObject) -> None:
         """Adopt a mirror pod that exists on the API server.
 
-        Delete the mirror pod if its static pod no longer exists, or if a user has deleted it.
+        Delete the mirror pod if its static pod no longer exists, or if it is marked for deletion.
         """
         metadata = object_["metadata"]
         static = str(metadata["annotations"][MIRROR])

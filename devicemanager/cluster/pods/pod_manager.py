@@ -61,16 +61,16 @@ class PodState:
     annotations: tuple[tuple[str, str], ...] = ()
     """Annotations from which ``behaviour`` was read."""
     scheduled: str = ""
-    """Time at which the pod was bound, as text of the API."""
+    """Time at which the pod was bound, as in its condition PodScheduled; empty if not known."""
     gates: dict[str, str | None] | None = None
     """Status of each condition in the pod's readiness gates, by type; None without gates."""
     is_on_host_network: bool = False
     ip: str = ""
-    """Address of the pod. While the pod runs, no other pod has it; empty before the first start,
-    and for a pod in the network of the host."""
+    """IP address of the pod. While the pod runs, no other pod has this address. Empty before the
+    first start, and for a pod in the network of the host."""
     rejection: PodFacts | None = None
-    """Facts for the status of a rejected pod that the kubelet does not have; None for other
-    pods."""
+    """Data for the status of a pod that the kubelet does not have, because the pod was rejected, or
+    deleted before its admission. None for all other pods."""
     never_ran: bool = False
     """True if the pod was deleted before its admission."""
     needs_start: bool = False
@@ -94,7 +94,7 @@ class PodState:
     needs_reconcile: bool = False
     """True if another client can have changed the status."""
     holds: int = 0
-    """Number of active ``held`` blocks; no write is queued while there are any."""
+    """Number of ``held`` blocks that are running. While it is above 0, no write is queued."""
     stage: Stage = Stage.NEW
 
     @classmethod
@@ -129,8 +129,8 @@ class PodState:
         return ObjectReference("Pod", self.name, self.uid, self.namespace)
 
     def note(self, object_: Mapping[str, Any]) -> None:
-        """Remember what other components have set in this Pod object: the generation, the time of
-        binding, and the conditions of readiness gates."""
+        """Store what this Pod object says about the generation, the time of binding, and the
+        conditions of readiness gates and resizes."""
         self.generation = object_["metadata"].get("generation") or 0
         self.note_conditions((object_.get("status") or {}).get("conditions") or ())
         for condition in (object_.get("status") or {}).get("conditions") or ():
@@ -150,8 +150,8 @@ class PodState:
     def is_own_write(self, object_: JsonObject) -> bool:
         """True if a Pod object has the resource version that this node's last write returned.
 
-        Always False for an object that is marked for deletion, because another client can have
-        created this version. A patch that changes nothing returns the version of the other client.
+        Always False for an object that is marked for deletion. A write that changes nothing returns
+        the version of another client's write, which can be the deletion.
         """
         metadata = object_["metadata"]
         same = bool(self.version) and metadata.get("resourceVersion") == self.version

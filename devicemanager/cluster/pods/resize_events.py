@@ -23,7 +23,8 @@ _DONE: Final = {
 
 
 def resize_summary(spec: Mapping[str, Any]) -> str:
-    """Return the resources of all containers of a pod, as the kubelet's events show them."""
+    """Return the resources of a pod's containers and init containers, as JSON text like in the
+    kubelet's events."""
     found = {}
     for field in ("initContainers", "containers"):
         if spec.get(field):
@@ -47,9 +48,10 @@ class ResizeEvents:
         self._loop = loop
 
     def on_event(self, pod: PodState, kind: EventKind) -> None:
-        """Write the Kubernetes event for a kubelet event of this kind about a resize.
+        """Write the Kubernetes event about a resize of a pod, if kubelets of this version do.
 
-        Also set the timer of a delayed resize. Must be called in the sync loop.
+        ``kind`` is RESIZE_STARTED, RESIZE_PENDING or RESIZE_COMPLETED. Also set the timer of a
+        delayed resize that starts. Must be called in the sync loop.
         """
         delay = pod.behaviour.resize_delay
         if kind is EventKind.RESIZE_STARTED and delay > 0:

@@ -171,8 +171,9 @@ class StatusManager:
     def status(self, pod: PodState) -> JsonObject | None:
         """Return the status of a pod, as an object for the API.
 
-        Returns None if the kubelet does not have the pod. For example, a pod that was Succeeded or
-        Failed when the node got it is never passed to the kubelet.
+        The status comes from ``PodState.rejection`` or from the kubelet. Returns None if neither
+        has the pod. For example, a pod that was Succeeded or Failed when the node got it is never
+        passed to the kubelet.
         """
         node = self._node
         now = node.clock.time()

@@ -139,8 +139,8 @@ def check_same_devices(run: CheckRun, before: Devices, *, health: bool = True) -
     """Raise Failed if device IDs have changed since ``before``. If ``health`` is true, also compare
     the health of devices.
 
-    The first list after a start may be empty or incomplete, so this waits up to
-    ``refresh_seconds`` for equal devices.
+    The first list after a start may be empty or incomplete. Therefore the function first waits up
+    to ``refresh_seconds`` for equal devices.
     """
 
     def is_same() -> bool:

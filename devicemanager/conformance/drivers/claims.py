@@ -1,7 +1,7 @@
-"""ResourceClaims for checks, with devices that the driver has published. Pure.
+"""Create ResourceClaims for checks, with devices that the driver has published.
 
 The scheduler's allocator chooses the devices, so the driver gets allocations with valid counters,
-shared devices and capacities.
+shared devices and capacities. All functions are pure: equal arguments lead to equal values.
 """
 
 from __future__ import annotations

@@ -28,9 +28,10 @@ def is_driver(
     The first case that applies decides:
     1. The command or environment has a placeholder of drivers: True.
     2. ``plugin`` has resources, NUMA nodes or a CDI directory, which drivers do not get: False.
-    3. All other programs are started once: True if the program registers as a driver.
+    3. All other programs are started once: True if the program registers as a driver, False if it
+       registers as a plugin or exits.
 
-    Raises CheckError if the program registers nothing within ``start_seconds``.
+    Raises CheckError if the program neither registers nor exits within ``start_seconds``.
     """
     words = [*plugin.command, *plugin.env.values()]
     if any(f"{{{name}}}" in word for name in PLACEHOLDERS for word in words):

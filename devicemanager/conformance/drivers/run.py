@@ -381,7 +381,8 @@ class DriverRun(SuiteRun):
     # -- pods --------------------------------------------------------------------------
 
     def admit(self, claim: ClaimObject | None = None) -> str:
-        """Run a pod that uses a claim, and return its UID. Raises Failed if it does not start.
+        """Run a pod that uses a claim, and return the UID of the pod. Raises Failed if the pod does
+        not start.
 
         Without a claim, run a pod that needs no driver.
         """

@@ -47,7 +47,7 @@ class DriverStage(Stage):
     def _new_kubelet(self, plugin: PluginUnderTest, settings: Settings) -> MockKubelet:
         assert isinstance(plugin, DriverUnderTest)
         self.directory = short_directory()
-        """Directory of all files that are not the kubelet's."""
+        """Directory with all files of the stage that are not in the kubelet's directory."""
         self.cdi_dir = self.directory / "cdi"
         self.other_cdi_dir = self.directory / "etc-cdi"
         for each in (self.cdi_dir, self.other_cdi_dir):

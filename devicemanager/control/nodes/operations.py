@@ -80,8 +80,8 @@ def leave(
 
 @TABLE.post("/v1/scale", "", workers=Workers.LONG)
 def scale_kind(cluster: ControlledCluster, body: shapes.Scale) -> None:
-    """Set the number of nodes of a kind. If it decreases, the nodes with the highest indexes
-    leave."""
+    """Set the number of nodes of a kind. A kind is a group of nodes with the same devices and
+    options. If the number decreases, the nodes with the highest indexes leave."""
     cluster.scale(body.kind, body.count)
 
 

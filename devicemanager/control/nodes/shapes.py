@@ -22,7 +22,7 @@ _Name = Annotated[
 
 
 class Scale(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The wanted number of nodes of a kind."""
+    """Request to set the number of nodes of a kind."""
 
     kind: Annotated[
         str,
@@ -111,7 +111,7 @@ class Silence(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Eviction(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The resource because of which a pod is evicted."""
+    """Request to evict a pod because the node is low on a resource."""
 
     resource: Annotated[
         str, Meta(min_length=1, max_length=1000, description="the resource the node is low on")

@@ -104,7 +104,7 @@ class NoContainerResponse(AllocationError):
 class AdmissionContext:
     """Facts about a pod's containers that the kubelet knows when it admits the pod.
 
-    The defaults apply unless the kubelet has restarted.
+    The defaults are for a kubelet that has not restarted.
     """
 
     sources_ready: bool = True

@@ -18,8 +18,8 @@ class ClaimCache:
     """The claims of a node by namespace and name. Not thread-safe: the caller holds the lock."""
 
     def __init__(self, claims: Iterable[ClaimInfo] = ()) -> None:
-        """``claims`` are the claims of the state file. If several claims have the same name, the
-        last one is used."""
+        """Create a cache that contains ``claims``, the claims of the state file. If several claims
+        have the same namespace and name, the last one is used."""
         self._claims: dict[ClaimKey, ClaimInfo] = {}
         # Both sorted by key. With these and the index, the cost of a change hardly depends on the
         # number of claims.
@@ -29,8 +29,8 @@ class ClaimCache:
         self._preparing: dict[ClaimKey, object] = {}
         self._snapshot: tuple[ClaimInfo, ...] | None = None
         self.skipped: Counter[tuple[str, DriverName]] = Counter()
-        """Number of claims for which a driver was not called because of ``skipNodeOperations``, by
-        RPC and driver."""
+        """Number of times that a driver was not called for a claim because of
+        ``skipNodeOperations``, by RPC and driver."""
         for claim in claims:
             self.put(claim)
 

@@ -38,8 +38,8 @@ def calls_of(
     """Iterate over the calls to drivers, sorted by driver. Each item is a driver instance and the
     claims of its call.
 
-    Raises DraError at a driver without an instance. ``wording`` is the message of the error, with
-    the placeholders ``driver`` and ``error``.
+    Raises DraError at a driver without a registered instance. ``wording`` is the message of the
+    error, with the placeholders ``driver`` and ``error``.
     """
     for target in sorted(batches, key=_driver_of):
         yield _instance_of(target, drivers, wording), batches[target]

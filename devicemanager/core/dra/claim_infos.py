@@ -167,7 +167,7 @@ def _devices(claim: ResourceClaim | None, held: ClaimInfo | None) -> Iterator[Cl
 
 
 def prepared_device(driver: str, device: PreparedDevice) -> ClaimDevice:
-    """Describe a device that a driver has prepared."""
+    """Return the description of a device that a driver has prepared."""
     return ClaimDevice(
         driver=driver,
         pool=device.pool,

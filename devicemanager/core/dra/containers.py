@@ -34,8 +34,8 @@ class _Use(NamedTuple):
 
     claim: str
     request: str | None
-    """Name of the request; empty for all requests. None: the claim must exist, but gives no
-    devices."""
+    """Name of the request; empty for all requests. None means that the claim must exist, but the
+    container gets no devices of it."""
     extended: bool = False
     """True for the claim of the pod's extended resources."""
 

@@ -21,7 +21,8 @@ from devicemanager.core.messages import go_printed, go_quoted
 from devicemanager.core.versions.table import WipeRule
 
 WIPE_DELAY = 30.0
-"""Seconds until the kubelet deletes the ResourceSlices of a driver without a usable instance."""
+"""Seconds without a usable instance after which the kubelet deletes a driver's ResourceSlices.
+Before v1.34, every registered instance is usable. Since then, an instance must be connected."""
 
 _SERVICE_OF = {
     "v1.DRAPlugin": "v1",

@@ -151,7 +151,7 @@ def is_kept(held: ClaimInfo, uid: str) -> bool:
     """True if the claim of a pod with a sandbox was prepared before the kubelet restarted.
 
     The kubelet called NodePrepareResources before it created the sandbox (``SyncPod``,
-    pkg/kubelet/kuberuntime, v1.34), and does not repeat the call. The pod keeps the devices of the
+    pkg/kubelet/kuberuntime, v1.34), and does not repeat the call. The pod keeps the devices in the
     state file. The file does not say that a claim is prepared, so ``held.prepared`` is False.
     """
     return uid in held.pods and not held.prepared and not held.unpreparing
@@ -181,7 +181,7 @@ _NOT_CALLED = (
 
 
 def not_prepared(attempt: Attempt, text: str) -> tuple[ClaimState, str]:
-    """Return the state of a claim that no driver has prepared, and a line that explains the state.
+    """Return the state of a claim that is not prepared, and a line that explains the state.
 
     The line has the error of the last attempt to prepare claims. If that attempt did not fail, the
     line is ``text``.

@@ -68,7 +68,7 @@ class HealthCache:
         rules: DraRules,
         devices: Mapping[DriverName, Mapping[DeviceKey, DeviceHealth]] | None = None,
     ) -> None:
-        """``devices``: the contents of the file ``dra_health_state``."""
+        """Create a cache that contains ``devices``, the content of ``dra_health_state``."""
         self._rules = rules
         self._devices = {name: dict(each) for name, each in (devices or {}).items()}
         self.changes = 0

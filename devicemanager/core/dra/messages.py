@@ -64,13 +64,13 @@ class Wording:
     unprepare: str = "unprepare dynamic resources: {error}"
     """Prefix of all errors that ``unprepare`` raises."""
     prepare_name: str = "{error}"
-    """Message with the error that ``names.claim_name`` raises when claims are prepared."""
+    """Message of the error that ``names.claim_name`` raises when claims are prepared."""
     unprepare_name: str = "{error}"
-    """Message with the error that ``names.claim_name`` raises when claims are unprepared."""
+    """Message of the error that ``names.claim_name`` raises when claims are unprepared."""
     container_name: str = "{error}"
-    """Message with the error that ``names.claim_name`` raises when a container is created."""
+    """Message of the error that ``names.claim_name`` raises when a container is created."""
     podresources_name: str = "{error}"
-    """Message with the error that ``names.claim_name`` raises in a call of PodResources."""
+    """Message of the error that ``names.claim_name`` raises in a call of PodResources."""
     fetch: str = "fetch ResourceClaim {claim}: {error}"
     not_owner: str = "ResourceClaim {key} was not created for Pod {pod} (Pod is not owner)"
     not_reserved: str = (
@@ -80,11 +80,11 @@ class Wording:
     no_driver: str = "DRA driver {driver} is not registered"
     no_driver_name: str = DRIVER_NAME_EMPTY
     prepare_driver: str = "{error}"
-    """Message with the error that ``Drivers.lookup`` raises when claims are prepared. It can also
-    have the placeholder ``driver``."""
+    """Message of the error if a driver has no registered instance when claims are prepared. The
+    placeholder ``error`` is the message of ``Drivers.lookup``; ``driver`` is optional."""
     unprepare_driver: str = "{error}"
-    """Message with the error that ``Drivers.lookup`` raises when claims are unprepared. It can also
-    have the placeholder ``driver``."""
+    """Message of the error if a driver has no registered instance when claims are unprepared. The
+    placeholder ``error`` is the message of ``Drivers.lookup``; ``driver`` is optional."""
     call: str = "{method}: {error}"
     entry: str = "{method} failed for ResourceClaim {claim}: {error}"
     skipped: str = "{method} skipped {count} ResourceClaims"

@@ -40,7 +40,7 @@ class ContainerClaim(NamedTuple):
     """An entry of a container's ``resources.claims``."""
 
     name: str
-    """The pod's name for the claim (``PodClaim.name``)."""
+    """Name of the entry in the pod's ``spec.resourceClaims`` (``PodClaim.name``)."""
     request: str = ""
     """Request of the claim whose devices the container gets; empty for all requests."""
 

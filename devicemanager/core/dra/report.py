@@ -50,11 +50,11 @@ class ClaimState(StrEnum):
     NOT_CONNECTED = "not-connected"
     """A driver of the claim is registered, but the connection to it is broken."""
     OTHER_UID = "other-uid"
-    """An older claim with this name is still prepared for another pod."""
+    """The kubelet's state still has an older claim with the same name and another UID."""
     UNPREPARING = "unpreparing"
     """A driver still unprepares the claim for another pod."""
     NOT_PREPARED = "not-prepared"
-    """Nothing is missing, but no driver was called yet."""
+    """Nothing is missing, but the claim is not prepared yet."""
     PREPARE_FAILED = "prepare-failed"
     """Nothing is missing, but the last attempt to prepare the claim failed. The kubelet tries
     again."""
@@ -67,7 +67,8 @@ class ClaimExplanation:
     """The state of one claim of a pod."""
 
     entry: str
-    """The pod's name for the claim; empty for the claim of the pod's extended resources."""
+    """Name of the entry in the pod's ``spec.resourceClaims``; empty for the claim of the pod's
+    extended resources."""
     claim: str | None
     """Name of the ResourceClaim; null if the name is not known."""
     state: ClaimState
@@ -190,7 +191,7 @@ class SkippedCalls:
     driver: str
     rpc: str
     count: int
-    """Number of claims for which the driver was not called since the kubelet started."""
+    """Number of times, since the kubelet started, that the driver was not called for a claim."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -202,8 +203,8 @@ class DraStatus:
     claims: tuple[ResourceClaimInfo, ...] = ()
     """The claims of the node, sorted by namespace and name."""
     slices: tuple[ResourceSliceInfo, ...] = ()
-    """The ResourceSlices, sorted by driver, pool and name. Those of an API server are not
-    included."""
+    """The ResourceSlices in the kubelet's memory, sorted by driver, pool and name. Slices in an API
+    server are not included."""
     skipped: tuple[SkippedCalls, ...] = ()
     """The skipped calls to drivers, sorted by RPC and driver."""
 

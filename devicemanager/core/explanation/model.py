@@ -133,8 +133,8 @@ class MergeExplanation:
     affinity: Hint
     admitted: bool
     candidates: tuple[Hint, ...] = ()
-    """The best possible results of the merge, best first; empty if ``affinity`` is preferred. No
-    result in the tuple is preferred."""
+    """Up to ``SHOWN_CANDIDATES`` possible results of the merge, best first. None of them is
+    preferred. Empty if ``affinity`` is preferred."""
 
     def aligned_to(self, resource: str) -> tuple[tuple[int, ...], ...]:
         """Return the alternative sets of NUMA nodes to which the policy could align the resource if
@@ -214,7 +214,7 @@ class StepExplanation:
     """The merge of hints; None if this step merges no hints. With policy ``none``, no step merges
     hints. With pod scope, only the step of the pod as a whole merges hints."""
     error: str | None = None
-    """The kubelet's message if the allocation failed after the merge."""
+    """The kubelet's message if the container's allocation failed; otherwise None."""
     unknown: Mapping[ResourceName, int] = attrs.field(factory=dict)
     """Requested numbers of devices, by resource, for resources that no plugin has registered. The
     container runs without them."""
@@ -244,11 +244,12 @@ class AdmissionExplanation:
     """The kubelet's reason for a rejection; empty if the pod was admitted."""
     message: str = ""
     allocated: Mapping[PodUid, AllocatedByContainer] = attrs.field(factory=dict, repr=False)
-    """Allocations of all pods, by pod UID. For a rejected pod, they are those at the time of its
-    rejection. For an admitted pod, they are those when its explanation was first requested."""
+    """Allocations of all pods, by pod UID, at one time. This is the time of the rejection. For an
+    admitted pod, it is the time when the explanation was first requested."""
     name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
     since: str = ""
-    """Sentence that says which kubelet versions reject the pod; empty if all versions reject it."""
+    """Sentence that says which kubelet versions reject the pod. Empty if all versions reject the
+    pod, and for an admitted pod."""
 
     @property
     def admitted(self) -> bool:

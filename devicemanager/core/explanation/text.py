@@ -42,7 +42,8 @@ def render(explanation: AdmissionExplanation) -> str:
 
 
 def steps(explanation: AdmissionExplanation) -> Iterator[str]:
-    """Render the steps of the admission as lines, with a blank line before each step."""
+    """Render the steps of the admission as lines, with a blank line before each step. If resources
+    are drawn, a legend of the symbols comes last."""
     policy = explanation.policy
     for step in explanation.steps:
         yield ""

@@ -35,9 +35,9 @@ def phase_of(
 ) -> Phase:
     """Return the phase of a pod (``getPhase``, pkg/kubelet/kubelet_pods.go, v1.32).
 
-    ``statuses`` has the containers that were started at least once. With ``is_ending``, no
-    container is restarted, even if the pod's restartPolicy is Always. ``before`` is the phase that
-    was reported last; a terminal phase does not change.
+    A container that is missing in ``statuses`` was never started. With ``is_ending``, no container
+    is restarted, even if the pod's restartPolicy is Always. ``before`` is the phase that was
+    reported last; a terminal phase does not change.
     """
     # A terminal phase is final. If container statuses are lost with the containers, the reported
     # phase must not change.

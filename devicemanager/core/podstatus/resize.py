@@ -15,12 +15,12 @@ RESIZABLE = (ResourceName("cpu"), ResourceName("memory"))
 DEFERRED = "Deferred"
 """Reason of a pending resize whose resources are in use."""
 INFEASIBLE = "Infeasible"
-"""Reason of a pending resize whose resources the node can never provide."""
+"""Reason of a pending resize that this node can never carry out."""
 
 
 @attrs.frozen
 class PendingResize:
-    """A resize that the node cannot do now."""
+    """A requested resize that the kubelet cannot start. ``reason`` says whether this can change."""
 
     wanted: Pod
     """The pod with the CPU and memory that the resize requests."""

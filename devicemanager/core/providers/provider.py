@@ -56,7 +56,8 @@ class HintProvider(Protocol):
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
         """Return a provider in which the container's request is allocated.
 
-        Returns the provider itself if the container requests none of the provider's resources.
+        Returns the provider itself if the container requests none of the provider's resources, or
+        already has them.
         ``affinity`` is the set of NUMA nodes to prefer; None means that all nodes are equal. Raises
         ``AllocationError`` if the request cannot be met.
         """
@@ -89,15 +90,15 @@ def is_guaranteed(pod: Pod) -> bool:
 
 
 def makes_reusable(pod: Pod, container: Container) -> bool:
-    """True if later containers may reuse the CPUs and memory of the container. This is so for
-    ordinary init containers."""
+    """True if the container is an ordinary init container. Later containers may then reuse its CPUs
+    and memory."""
     is_init = any(init.name == container.name for init in pod.init_containers)
     return is_init and not container.restartable
 
 
 def combined(parts: Iterable[CpusAndMemory]) -> CpusAndMemory:
-    """Combine several CPU IDs and memory blocks into one object. The sizes of memory blocks with
-    the same type and NUMA nodes are added up."""
+    """Return one object with the CPU IDs and memory blocks of all ``parts``. The sizes of memory
+    blocks with the same type and NUMA nodes are added up."""
     cpu_ids: set[int] = set()
     sizes: dict[tuple[str, tuple[int, ...]], int] = {}
     for part in parts:

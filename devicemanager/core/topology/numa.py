@@ -1,4 +1,7 @@
-"""The machine's NUMA nodes and the distances between them."""
+"""The machine's NUMA nodes and the distances between them.
+
+A set of nodes is an integer, as in ``core.bitset``: bit ``i`` stands for the node with ID ``i``.
+"""
 
 from __future__ import annotations
 
@@ -128,9 +131,10 @@ def masks_in_order(nodes: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
-    """Map each set of node IDs to its dense set: the set of the nodes' positions in ``nodes``.
+    """Map each set of nodes to its *dense set*: the set of the nodes' positions in ``nodes``.
 
-    Node IDs can have gaps, but transforms over all subsets need tables without gaps.
+    With the nodes 0 and 4, the dense set of {4} is {1}. Even if node IDs have gaps, the dense sets
+    are the integers 0, 1, 2 and so on. So a list can have one value for each set.
     """
     index = {0: 0}
     for place, node in enumerate(nodes):
@@ -140,12 +144,13 @@ def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
 
 @lru_cache(maxsize=64)
 def subset_steps(size: int) -> tuple[tuple[int, int], ...]:
-    """Return all pairs of dense sets that differ in one element, the smaller set first.
+    """Return all pairs of dense sets (``dense_index``) that differ in one element, the smaller set
+    first.
 
-    ``size`` is the number of dense sets. To sum a table over all subsets, add for each pair the
-    value of the smaller set to that of the larger set. To sum over all supersets, add the value of
-    the larger set to that of the smaller set. To undo a sum, subtract instead (fast zeta and
-    Moebius transforms).
+    Use the pairs to sum a table with one value for each of ``size`` dense sets. For sums over
+    subsets, add for each pair the value of the smaller set to the value of the larger set. For sums
+    over supersets, add the value of the larger set to the value of the smaller set. To undo a sum,
+    subtract instead (fast zeta and Moebius transforms).
     """
     places = [1 << place for place in range(size.bit_length() - 1)]
     return tuple(

@@ -90,7 +90,8 @@ class OptionRules:
     """Levels whose options are enabled. The feature gates ``TopologyManagerPolicyAlphaOptions`` and
     ``TopologyManagerPolicyBetaOptions`` enable ``alpha`` and ``beta``."""
     is_capital: bool = False
-    """True if the message about a disabled level starts with a capital letter (up to v1.32)."""
+    """True if the error for an option of a disabled level starts with a capital letter (up to
+    v1.32)."""
     none_checks: bool = False
     """True if the kubelet checks the options even with policy ``none`` (up to v1.27)."""
 
@@ -122,7 +123,7 @@ class TopologyPolicy:
     scope: ScopeName = ScopeName.CONTAINER
     options: PolicyOptions = attrs.field(factory=PolicyOptions)
     narrowest: bool = False
-    """True if hints are merged by the rule of kubelets up to v1.23."""
+    """True if hints are merged as in kubelets up to v1.23 (``MergeRule.NARROWEST``)."""
     panics: bool = False
     """True if the kubelet panics when a node ID is too large to be an index of the distances (quirk
     Q28, a kubelet bug)."""

@@ -97,8 +97,8 @@ class Behaviour:
     """How the topology manager merges hints. With ``narrowest``, a result is preferred if all of
     its hints are preferred. With ``balanced``, the hints must also name the same nodes."""
     empty_topology_aligns: bool
-    """True if an empty topology of a device makes its resource require alignment. If no device of
-    the resource names a NUMA node, a request then fits on no node."""
+    """True if a resource requires alignment when one of its devices has an empty topology. If no
+    device of the resource names a NUMA node, no set of NUMA nodes then fits a request."""
     hints_over_device_nodes: bool
     """True if hints contain only NUMA nodes that have devices of the resource."""
     keeps_admitted_pod: bool
@@ -233,17 +233,19 @@ class Behaviour:
     """True if the kubelet prepares the claim that provides a pod's extended resources."""
     dra_all_mappings: bool
     """True if a container gets the devices of every request that is mapped to its extended
-    resource. Otherwise it gets only those of the first request, and none for a resource that is
-    named after a DeviceClass."""
+    resource. Otherwise it gets only the devices of the first such request. For an extended resource
+    that is named after a DeviceClass, it then gets no devices."""
     dra_gathers_requests: bool
-    """True if a container can start when the claims that it uses exist, and its CDI devices are
-    grouped by claim. Otherwise all claims of the pod must exist."""
+    """True if a container can start as soon as the claims that it uses exist. The container's CDI
+    devices are then grouped by claim. Otherwise all claims of the pod must exist, and the CDI
+    devices are not grouped."""
     dra_pod_groups: bool
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
-    """True if PodResources lists a claim once for each request that the container names.
-    While a claim of the pod is missing, PodResources then lists no claims. Otherwise PodResources
-    lists each claim once, and ignores claims that the container does not use."""
+    """True if PodResources lists a claim once for each request of the claim that the container
+    names. While any claim of the pod is missing, PodResources then lists no claims. Otherwise
+    PodResources lists each claim once, even while a claim that the container does not use is
+    missing."""
     dra_health: bool
     """True if the kubelet watches the health of DRA devices."""
     dra_health_messages: bool

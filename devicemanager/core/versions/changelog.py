@@ -12,12 +12,12 @@ DRA_COMPARED = ("1.32.13", "1.34.4", "1.36.3", "1.37.2")
 
 
 def describe(behaviour: str, version: KubeletVersion) -> str:
-    """Return a text that says since which version kubelets have the same value of a behaviour as
-    ``version``.
+    """Return since when kubelets behave as in ``version``, as a text.
 
-    ``behaviour`` is a field of ``Behaviour``. A result is for example
-    ``kubelets do this since 1.24 (k/k#108052)``. If the behaviour changed only after ``version``,
-    the text has ``before`` instead of ``since``. An empty field name returns an empty text.
+    ``behaviour`` is the name of a field of ``Behaviour``. An example of the text is
+    ``kubelets do this since 1.24 (k/k#108052)``. If the field has its first value in ``version``,
+    the text names the version that changed this value, and has ``before`` instead of ``since``. If
+    ``behaviour`` is empty, the text is empty.
     """
     if not behaviour:
         return ""

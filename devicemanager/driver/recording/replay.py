@@ -42,8 +42,8 @@ class ReplayDriver:
 
     A claim gets its recorded results in order. After the last result, it gets the last result again
     each time. The order of claims and their grouping into calls do not matter. Recorded health
-    reports are sent without pauses; the last report remains valid. ``driver`` is the driver's name;
-    it is optional if the recording has only one driver.
+    reports are sent without pauses; after the last report, the stream stays open. ``driver`` is the
+    driver's name; it is optional if the recording has only one driver.
 
     The constructor raises RecordingError for an invalid recording, and SocketPathError if the path
     of a socket is too long.

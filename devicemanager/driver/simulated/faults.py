@@ -25,7 +25,7 @@ class DriverFaults:
     """True if the driver prepares or unprepares the claims, but does not respond before the
     caller's deadline."""
     missing_entry: bool = False
-    """True if responses lack the last claim's entry."""
+    """True if the driver ignores the last claim of each call: the response has no entry for it."""
     unknown_uid: str = ""
     """UID of a claim that was not requested, for which responses have an additional entry."""
     duplicate: bool = False
@@ -37,6 +37,6 @@ class DriverFaults:
     crash_after_prepare: bool = False
     """True if the driver is killed after it has prepared claims, before it responds."""
     not_ready: bool = False
-    """True if the driver does not respond to GetInfo yet."""
+    """True if GetInfo fails with UNAVAILABLE, as for a driver that is not ready yet."""
     stop_delay: float = 0.0
     """Seconds that the driver takes to stop after SIGTERM or ``stop``."""

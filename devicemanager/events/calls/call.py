@@ -59,7 +59,8 @@ class Call:
     stream_message: int | None = None
     """Number of this device list in its stream, from 1; None for other calls."""
     after_event: int = attrs.field(default=0, eq=False, repr=False)
-    """Number of the latest event when the call ended; it orders calls among events."""
+    """Number of the latest event when the call ended. With it, calls and events can be sorted
+    together."""
     fault: str = ""
     """IDs and kinds of the injected faults that affected the call, such as ``fault 3, fail-call``,
     separated by semicolons. Empty if no fault affected the call."""

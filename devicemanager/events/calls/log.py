@@ -115,7 +115,8 @@ class CallLog(CallQueries):
     ) -> None:
         """Append a call to the log when it has ended. A second end of the same call is ignored.
 
-        With ``is_over`` false, append one message of a stream, which continues.
+        If ``is_over`` is False, append one message of a stream instead. The stream stays in
+        progress.
         """
         now, rpc = time.monotonic(), call.rpc
         part = call.received or None if response is not None else None
@@ -277,8 +278,11 @@ class CallRecorder:
     def begin(
         self, rpc: str, request: bytes = b"", direction: Direction = Direction.TO_PLUGIN
     ) -> CallInProgress:
-        """Record the start of a call and return its record. Use it before a call to a plugin is
-        made, and when a call to the kubelet has arrived."""
+        """Record the start of a call and return its record.
+
+        Call this method before a call to a plugin is made, or when a call to the kubelet has
+        arrived.
+        """
         log = self.log
         call = CallInProgress(
             log,

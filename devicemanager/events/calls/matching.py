@@ -89,7 +89,7 @@ def _ids(given: Collection[str] | None) -> frozenset[str] | None:
 class CallFilter:
     """Search criteria for calls, with the fields of ``CallCriteria`` and the resource.
 
-    Raises RequestError for an unknown RPC or status code.
+    Raises RequestError for an unknown RPC or status code, and if ``device_ids`` is a string.
     """
 
     resource: str | None = None

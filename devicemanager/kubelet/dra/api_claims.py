@@ -105,7 +105,7 @@ class ApiClaims:
     def known(self, kind: str) -> tuple[Mapping[str, Any], ...]:
         """Return the node's ResourceSlices if ``kind`` is ``ResourceSlice``.
 
-        For any other kind the result is empty, because those objects would need a request.
+        For any other kind, the result is empty: reading the objects would need a request.
         """
         return self._slices.known() if kind == "ResourceSlice" else ()
 

@@ -69,7 +69,8 @@ class ResourceClaims:
     """
 
     def __init__(self, changed: Callable[[str], None] = lambda text: None) -> None:
-        """``changed`` is called with a line of text for each change."""
+        """``changed`` is called with a line of text for each change, except for the changes that
+        ``adopt``, ``add`` and ``clear`` make."""
         self._changed = changed
         self._lock = threading.Lock()
         self._claims: dict[tuple[str, str], JsonClaim] = {}
@@ -85,8 +86,9 @@ class ResourceClaims:
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Internal: return a ResourceClaim.
 
-        Raises DeviceManagerError if the claim does not exist, with the text of an API server, or if
-        ``fail`` was called for the claim, with the text of that call.
+        Raises DeviceManagerError in two cases. If the claim does not exist, the error has the text
+        of an API server. If the test has called ``fail`` for the claim, the error has the text from
+        that call.
         """
         with self._lock:
             if error := self._errors.get((namespace, name)):
@@ -201,7 +203,8 @@ class ResourceClaims:
         return self._offered.get((kind, namespace, name))
 
     def all_offered(self, kind: str) -> tuple[Mapping[str, Any], ...]:
-        """Internal: return all objects of a kind that were added with ``offer``, sorted by name."""
+        """Internal: return all objects of a kind that were added with ``offer``, sorted by
+        namespace and name."""
         with self._lock:
             return tuple(self._offered[key] for key in sorted(self._offered) if key[0] == kind)
 
@@ -235,11 +238,12 @@ class ResourceClaims:
     def adopt(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
         """Internal: add the claims of a pod, as the scheduler and the claim controller do.
 
-        Each claim in ``source`` is stored and reserved for the pod. A claim whose name is not in
-        the pod's spec is assigned to an entry of ``spec.resourceClaims`` that has a template. The
-        claim's annotation ``resource.kubernetes.io/pod-claim-name`` names this entry. A claim
-        without the annotation is assigned to the next entry without a claim. The pod becomes the
-        owner of an assigned claim.
+        Each claim in ``source`` is stored. If it is allocated, it is also reserved for the pod. A
+        claim whose name is not in the pod's spec is assigned to an entry of
+        ``spec.resourceClaims`` that has a template. The claim's annotation
+        ``resource.kubernetes.io/pod-claim-name`` names this entry. A claim without the annotation
+        is assigned to the next entry without a claim. The pod becomes the owner of an assigned
+        claim.
 
         Returns the pod with the names of the assigned claims in ``status.resourceClaimStatuses``,
         and a function that restores the stored claims as they were before.
@@ -291,7 +295,8 @@ class ResourceClaims:
         self._change(namespace, name, lambda status: {})
 
     def reserve(self, namespace: str, name: str, pod: Pod | str) -> None:
-        """Reserve a claim for a pod. ``pod`` is the pod or its UID."""
+        """Reserve a claim for a pod. ``pod`` is the pod or its UID. Raises RequestError for an
+        unknown claim."""
         entry = _consumer(pod) if isinstance(pod, Pod) else {"resource": "pods", "uid": pod}
         self._change(
             namespace,
@@ -300,7 +305,8 @@ class ResourceClaims:
         )
 
     def unreserve(self, namespace: str, name: str, uid: str) -> None:
-        """Remove the reservation of a claim for the pod with this UID."""
+        """Remove the reservation of a claim for the pod with this UID. Raises RequestError for an
+        unknown claim."""
         self._change(
             namespace,
             name,
@@ -311,8 +317,8 @@ class ResourceClaims:
         )
 
     def replace(self, namespace: str, name: str, uid: str) -> None:
-        """Replace a claim by an equal claim with the new UID ``uid``, as if it had been deleted and
-        created again."""
+        """Give a claim the new UID ``uid``, as if it had been deleted and created again. Raises
+        RequestError for an unknown claim."""
         with self._lock:
             claim = self._known(namespace, name)
             self._claims[namespace, name] = {**claim, "metadata": {**claim["metadata"], "uid": uid}}

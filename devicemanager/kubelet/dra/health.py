@@ -62,8 +62,8 @@ class HealthSink(Protocol):
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
         """Store the health of ``devices``, which an instance has reported.
 
-        ``ignored`` is the number of devices in the report that are not in ``devices``: there were
-        too many, or their names were too long.
+        ``ignored`` is the number of reported devices that ``devices`` lacks. The report had too
+        many devices, or their names were too long.
         """
 
     def stream_ended(self, instance: Instance) -> None:
@@ -71,7 +71,7 @@ class HealthSink(Protocol):
 
 
 class HealthStream:
-    """Health stream of one instance. It is opened again 5 s after its end. Thread-safe."""
+    """Health stream of one driver instance. It is opened again 5 s after its end. Thread-safe."""
 
     def __init__(
         self,
@@ -136,7 +136,10 @@ class HealthStream:
                 self._cancel = self._clock.call_at(when, self.start)
 
     def close(self) -> None:
-        """Do not open the stream again. An open stream ends when its connection is closed."""
+        """Do not open the stream again.
+
+        A stream that is open now stays open until the driver's connection is closed.
+        """
         with self._lock:
             self._closed = True
             cancel, self._cancel = self._cancel, None
@@ -176,7 +179,7 @@ class HealthFile:
         )
         self._clock = clock
         self._lock = threading.Lock()
-        """Serializes writes: the last write has the newest state."""
+        """Serializes writes, so that the last write has the newest state."""
 
     def load(self) -> dict[DriverName, dict[DeviceKey, DeviceHealth]]:
         """Return the contents of the file. As in the kubelet, a missing or invalid file counts as
@@ -187,7 +190,7 @@ class HealthFile:
             return {}
 
     def write(self, devices: Callable[[], Devices]) -> None:
-        """Replace the contents of the file with the result of ``devices``. Thread-safe.
+        """Call ``devices``, and replace the contents of the file with the result. Thread-safe.
 
         Raises CheckpointWriteError.
         """

@@ -78,10 +78,10 @@ class Instances:
         self._closed = False
 
     def absent(self) -> dict[str, str]:
-        """Return a text for each driver that has deregistered an instance, by driver.
+        """Return texts that say when each driver last deregistered an instance, by driver name.
 
-        A text is, for example, ``it deregistered 5 s ago``. Drivers that have registered again are
-        included.
+        A text is, for example, ``it deregistered 5 s ago``. Drivers that never deregistered an
+        instance are omitted. Drivers that have registered again are included.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -229,7 +229,7 @@ class Instances:
             cancel()
 
     def close(self) -> None:
-        """Close all connections and timers."""
+        """Close all connections, and cancel all timers."""
         with self._lock:
             self._closed = True
             numbers = list(self._open)

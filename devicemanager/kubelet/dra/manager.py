@@ -139,7 +139,7 @@ class DraManager:
         self._preparing: set[str] = set()
         """The UIDs of pods whose claims are being prepared."""
         self._canceled: set[str] = set()
-        """UIDs in ``_preparing`` of pods that are terminating."""
+        """The UIDs in ``_preparing`` whose pods are terminating."""
 
     # -- life ------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class DraManager:
         self._reconcile_later()
 
     def close(self) -> None:
-        """Close all connections: calls in flight fail. Stop all timers, and write no more."""
+        """Close all connections, so that calls in flight fail. Stop all timers and all writes."""
         with self._lock:
             self._closed = True
             cancel, self._cancel = self._cancel, None
@@ -240,8 +240,8 @@ class DraManager:
         """Stop preparing the claims of a pod, because the pod is terminating.
 
         As in the kubelet, NodePrepareResources calls and requests for a ResourceClaim fail with
-        ``context canceled``. The pod does not wait for a call in flight, and its response is
-        dropped.
+        ``context canceled``. The termination of the pod does not wait for a call in flight. The
+        response to this call is dropped.
         """
         with self._lock:
             if uid in self._preparing:
@@ -363,7 +363,8 @@ class DraManager:
 
         ``claims`` are pairs of namespace and name. The state of the kubelet does not change.
         ``endpoint`` selects an instance; None selects the instance that the kubelet would call.
-        Raises ClaimFetchError, DraError and RpcError.
+        Raises ClaimFetchError if a claim cannot be read, DraError if the driver or the instance is
+        not registered, and RpcError if the call fails.
         """
         read = [claim_of(self._claims.fetch(namespace, name)) for namespace, name in claims]
         refs = tuple([ClaimRef(each.namespace, each.name, each.uid) for each in read])
@@ -421,7 +422,7 @@ class DraManager:
     # -- health ----------------------------------------------------------------------
 
     def health(self, pod: Pod, container: ContainerName) -> tuple[ResourceStatus, ...]:
-        """Return the entries of a container's claims in ``allocatedResourcesStatus``."""
+        """Return the entries for a container's claims in the pod's ``allocatedResourcesStatus``."""
         claims, now = pod_claims(pod), self._clock.monotonic()
         with self._state.lock:
             status = of_containers.claims_status(
@@ -432,8 +433,8 @@ class DraManager:
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
         """Store a health report of an instance. Queue the pods whose devices changed health.
 
-        ``ignored`` is the number of devices in the report that are not in ``devices``: there were
-        too many, or their names were too long.
+        ``ignored`` is the number of reported devices that ``devices`` lacks. The report had too
+        many devices, or their names were too long.
         """
         if ignored:
             self._events.publish(

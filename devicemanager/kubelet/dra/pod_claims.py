@@ -23,8 +23,7 @@ __all__ = ["ClaimUser", "pod_claims", "publish_result"]
 
 @attrs.frozen
 class ClaimUser:
-    """A pod whose claims DRA drivers prepare, and the last attempt to create or remove its
-    sandbox."""
+    """A pod that uses DRA, and the last attempt to create or remove the sandbox of this pod."""
 
     pod: Pod
     attempt: Attempt

@@ -23,7 +23,8 @@ class DraState:
     drivers: Drivers
     health: HealthCache
     lock: threading.Condition = attrs.field(factory=lambda: threading.Condition(threading.Lock()))
-    """Guards all fields. It is notified when a pod has finished preparing claims."""
+    """Guards all fields. Waiting threads are woken when the claims of a pod were prepared or
+    unprepared."""
 
     @classmethod
     def empty(cls, rules: DraRules) -> DraState:

@@ -41,9 +41,11 @@ class StateFile:
         """Return the claims in the file. If there is no file, write one without claims.
 
         ``claims`` is called by each later write and returns the claims to write. A corrupt file is
-        renamed and replaced by a file without claims. Raises StartError if the file cannot be read,
-        or if it is corrupt and quirk Q38 is enabled. Raises StateWriteError if the file cannot be
-        written.
+        renamed and replaced by a file without claims.
+
+        Raises StartError if the file cannot be read, or if a corrupt file cannot be renamed. With
+        the kubelet bug (quirk) Q38, every corrupt file raises StartError. Raises StateWriteError if
+        the file cannot be written.
         """
         self._writer = Writer(self._store, lambda: self._document.parts(claims()))
         self._store.remove_leftovers()

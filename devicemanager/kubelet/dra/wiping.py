@@ -72,7 +72,7 @@ class Wiper:
                 self._retries[driver] = self._clock.call_at(self._clock.monotonic() + wait, again)
 
     def cancel(self, driver: str) -> None:
-        """Stop retrying for a driver, because one of its instances is usable again."""
+        """Stop retrying to delete a driver's slices: an instance of the driver is usable again."""
         with self._lock:
             cancel = self._retries.pop(driver, None)
         if cancel is not None:

@@ -60,10 +60,11 @@ def _plain(text: str) -> str:
 def resolve(
     settings: ContainerSettings, sysfs: Path = Path("/sys"), in_use: Collection[str] = ()
 ) -> ContainerSettings:
-    """Return the settings with a PCI address for every PCI device: the lowest free addresses.
+    """Return a container's settings, with a PCI address for every PCI device.
 
-    ``in_use`` are the addresses of devices in use by other pods. A device in the settings that
-    already has addresses keeps them. Raises ``PciUnavailable`` if too few devices are free.
+    The lowest free addresses are chosen. A device that already has addresses keeps them. ``in_use``
+    are the addresses of devices in use by other pods. Raises ``PciUnavailable`` if too few devices
+    are free.
     """
     return assign(settings, find(settings, sysfs), in_use)
 

@@ -20,12 +20,12 @@ __all__ = [
 
 EXAMPLES = "8, 8@0,1 or 2@0,6@1"
 MOST_DEVICES = 100_000
-"""Maximum number of devices. About as many fit into a ListAndWatch response, which the kubelet
-limits to 4 MiB."""
+"""Maximum number of simulated devices of a resource. About as many devices fit into a ListAndWatch
+response, which the kubelet limits to 4 MiB."""
 
 
 class TooManyDevices(ValueError):
-    """Error for a text that requests more devices than fit into a ListAndWatch response."""
+    """Error for a text that requests more than ``MOST_DEVICES`` devices."""
 
 
 Simulated = Mapping[str, int | str | Iterable[Device]]

@@ -78,7 +78,10 @@ class ClaimFetcher(Protocol):
     """Source of ResourceClaims, such as an API server. Thread-safe."""
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return a ResourceClaim in v1. Raises ClaimFetchError with the API server's text."""
+        """Return a ResourceClaim in API version v1.
+
+        Raises ClaimFetchError with the API server's text.
+        """
 
 
 class _Health(HealthCache):
@@ -127,7 +130,8 @@ class InMemoryDra:
         )
         self._drivers = Drivers(self._rules)
         self._responses: dict[str, float] = {}
-        """Time at which the drivers of a pod respond, by UID of the pod."""
+        """Time at which a delayed driver responds for a pod, in seconds of the monotonic clock, by
+        pod UID."""
         self._closed = False
         for name in node.devices:
             self.driver_changed(name)
@@ -191,7 +195,7 @@ class InMemoryDra:
         )
 
     def adopt(self, pod: Pod) -> None:
-        """Prepare the claims of a pod that an earlier process ran. Errors are ignored."""
+        """Prepare the claims of a pod that an earlier kubelet ran. Errors are ignored."""
         claims = pod_claims(pod)
         try:
             self._prepare(claims)
@@ -351,7 +355,7 @@ class InMemoryDra:
         }
 
     def health(self, pod: Pod, container: ContainerName) -> tuple[ResourceStatus, ...]:
-        """Return the entries of a container's claims in ``allocatedResourcesStatus``."""
+        """Return the entries for a container's claims in the pod's ``allocatedResourcesStatus``."""
         claims = pod_claims(pod)
         with self._lock:
             status = of_containers.claims_status(

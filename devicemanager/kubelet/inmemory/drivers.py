@@ -26,7 +26,7 @@ class DriverState:
     lost: frozenset[str] = frozenset()
     """Names of devices that the driver does not publish."""
     prepare_failures: int = 0
-    """Number of the next NodePrepareResources calls that fail, or ``ALWAYS``."""
+    """How many of the next NodePrepareResources calls fail; ``ALWAYS`` if all calls fail."""
     fails_unprepare: bool = False
     delay: float = 0.0
     """Seconds until the driver responds to NodePrepareResources."""

@@ -13,7 +13,7 @@ Invariants:
 
 * The lock is never held during an RPC, a file write or a callback.
 * An admission is in memory and on disk when ``admit`` returns, or it has changed nothing.
-* A late event of a replaced plugin's connection cannot affect its successor, because each
+* A late event of a replaced plugin's connection cannot affect the new plugin, because each
   registration has a unique number.
 * The checkpoint is written after every change of its contents, without holding the lock.
 

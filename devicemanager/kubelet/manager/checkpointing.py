@@ -31,9 +31,9 @@ class Document(Protocol):
         """Remove the entries of a pod, if it has any."""
 
     def snapshot(self) -> Callable[[], checkpoint.Contents]:
-        """Return a function that builds the contents of the file as they are now.
+        """Return a function that builds the present contents of the file.
 
-        The function must be called without the lock.
+        Later changes do not affect its result. The function must be called without the lock.
         """
 
 

@@ -5,8 +5,8 @@ Theory of operation. ``DeviceManager`` corresponds to the kubelet's ``ManagerImp
 connects these objects:
 
 * ``State`` has all data and the one lock. See its module for the rules of the lock.
-* ``ClientHandler`` (``plugins``) applies what plugins report: registrations, device lists, ended
-  streams.
+* ``ClientHandler`` (``plugins``) updates the state when plugins register, send device lists or
+  disconnect.
 * ``Admissions`` runs an admission to its end or undoes it; ``Driver`` makes the RPCs.
 * ``GracePeriod`` removes a resource when its last plugin has been disconnected for too long.
 

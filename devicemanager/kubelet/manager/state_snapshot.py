@@ -19,8 +19,8 @@ from devicemanager.kubelet.manager.state import State
 __all__ = ["ManagerSnapshot", "Reserved", "snapshot"]
 
 Reserved = tuple[PodUid, ResourceName, frozenset[DeviceId]]
-"""Pod UID, resource and device IDs that an admission in progress has reserved. With quirk Q4 (a
-kubelet bug), a failed admission leaks its devices; their UID is ``LEAKED``."""
+"""Devices that an admission in progress has reserved: pod UID, resource and device IDs. With the
+kubelet bug (quirk) Q4, devices of failed admissions stay in use; the pod UID is then ``LEAKED``."""
 
 
 @attrs.frozen(eq=False)
@@ -42,8 +42,8 @@ class ManagerSnapshot:
 def snapshot(state: State) -> ManagerSnapshot:
     """Take a snapshot of the state. Must be called with the state's lock held.
 
-    The time that this takes depends on the number of resources, plugins and pods, but not on the
-    number of devices.
+    The duration depends on the number of resources, plugins and pods, but not on the number of
+    devices.
     """
     lists = dict(state.endpoints.resources())
     serving = {name: state.endpoints.serving(name) for name in lists}

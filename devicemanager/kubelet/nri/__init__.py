@@ -5,7 +5,7 @@ memory set up containers with NRI instead of CDI. They exit if the NRI socket is
 
 Theory of operation. ``NriRuntime`` listens on ``nri.sock``. Pass it to ``MockKubelet(runtime=…)``.
 The mock kubelet then calls the runtime before a container starts, and after the container has
-stopped. Nothing imports this package before a program uses it.
+stopped. A kubelet without this runtime does not import this package.
 
 * ``runtime`` has the plugins, and the pods and containers that they know.
 * ``containers`` converts pods and settings to NRI messages, and applies adjustments.

@@ -19,14 +19,14 @@ _REMOVED = "-"
 
 
 def pod_message(pod: Pod, sandbox: str) -> nri.PodSandbox:
-    """Return the message of a pod; ``sandbox`` is the ID of its sandbox."""
+    """Return the NRI message that describes a pod. ``sandbox`` is the ID of the pod's sandbox."""
     return nri.PodSandbox(id=sandbox, name=pod.name, uid=pod.uid, namespace=pod.namespace)
 
 
 def container_message(
     name: str, container_id: str, sandbox: str, config: Mapping[str, Any]
 ) -> nri.Container:
-    """Return the message of a container.
+    """Return the NRI message that describes a container.
 
     ``sandbox`` is the ID of the pod's sandbox. ``config`` is the rendered part of the container's
     OCI configuration.

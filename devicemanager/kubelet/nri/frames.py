@@ -46,7 +46,7 @@ class Message:
 
 
 def encode(message: Message) -> bytes:
-    """Return the frames of a message."""
+    """Return the bytes of a message, split into frames."""
     header = _HEADER.pack(len(message.payload), message.stream, message.kind, 0)
     whole = header + message.payload
     chunks = [whole[at : at + _LARGEST_FRAME] for at in range(0, len(whole), _LARGEST_FRAME)]

@@ -41,8 +41,8 @@ class ContainerOutcome:
     # A function instead of the settings: merging decodes the plugins' responses, and most tests
     # never read the settings.
     merging: Callable[[], RunOptions] | None = attrs.field(default=None, repr=False, eq=False)
-    """Function that merges the settings as the kubelet version does; None for the newest version's
-    rules."""
+    """Function that merges the container's settings by the rules of the kubelet version. None if
+    these rules are the same as in the newest version."""
 
     @property
     def devices(self) -> dict[str, list[str]]:

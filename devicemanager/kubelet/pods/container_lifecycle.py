@@ -80,7 +80,7 @@ class BackOff(Generic[Key]):
         return entry.seconds
 
     def starts(self, key: Key, finished_at: float, now: float) -> None:
-        """Record that a container that exited at ``finished_at`` is restarted at ``now``."""
+        """Record that a container is restarted at ``now``, after its exit at ``finished_at``."""
         entry = self._entries.get(key)
         if entry is None or finished_at - entry.updated_at > _STABLE:
             self._entries[key] = _Entry(INITIAL, now)

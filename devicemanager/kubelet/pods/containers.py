@@ -136,9 +136,9 @@ class Containers:
         """Start, in order, every container that was never started, and init containers that have
         failed.
 
-        A container that cannot be started stays waiting; another call starts it. If it is an init
-        container, no further container is started. Raises RequestError if the pod has ended or is
-        being deleted.
+        A container that cannot be started stays waiting; call this method again to retry. If an
+        init container cannot be started, no further container is started. Raises RequestError if
+        the pod has ended or is being deleted.
         """
         self._check_starts(record)
         if not self._sandbox_error(record):

@@ -77,7 +77,7 @@ def explanation_data(admission: Admission) -> Data | None:
 
 
 def explanation_lines(admission: Admission) -> list[str]:
-    """Return the explanation of an admission as lines of text; an empty list if it has none."""
+    """Return the explanation of an admission as lines of text; [] without an explanation."""
     from devicemanager.core.explanation.text import in_use, steps
 
     explanation = admission.explanation

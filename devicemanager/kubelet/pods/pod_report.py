@@ -29,9 +29,10 @@ class PodReport:
     pod: Pod
     status: PodStatus
     deletion_grace: float | None
-    """Seconds in which the containers must exit if the pod is being deleted; otherwise None."""
+    """Seconds in which the containers must exit; None if the pod is not being deleted."""
     deletion_time: float | None
-    """Time by which the containers must exit, in seconds since the epoch; otherwise None."""
+    """Time by which the containers must exit, in seconds since the epoch; None if the pod is not
+    being deleted."""
     responses: Responses = NO_RESPONSES
     """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``."""
 

@@ -68,7 +68,7 @@ class ClaimSource(Protocol):
     def dynamic_resources(
         self, pod: Pod, container: ContainerName
     ) -> tuple[podresources.DynamicResource, ...]:
-        """Return the container's claims that are allocated and prepared."""
+        """Return the container's claims and their devices, as PodResources shows them."""
 
 
 class PodSource:
@@ -90,12 +90,14 @@ class PodSource:
         claims: Sequence[ClaimSource] = (),
         free_inactive: Callable[[], None] = lambda: None,
     ) -> None:
-        """Optional arguments select the behaviour of a kubelet version.
+        """``pod_level``, ``allocatable_unhealthy`` and ``shared_cpus`` select the behaviour of a
+        kubelet version.
 
         ``pod_level`` adds CPUs and memory of pods with pod-level resources.
         ``allocatable_unhealthy`` counts unhealthy devices as allocatable. ``shared_cpus`` lists
-        the shared CPU pool for containers without exclusive CPUs. ``free_inactive`` frees the
-        devices of inactive pods and is called for every request.
+        the shared CPU pool for containers without exclusive CPUs.
+
+        ``free_inactive`` frees the devices of inactive pods and is called for every request.
         """
         # Without exclusive CPUs there is no shared pool.
         self._shared_cpus = shared_cpus and bool(state.hint_providers)

@@ -146,7 +146,8 @@ class PodRecord:
         )
 
     def context(self, sources_ready: bool, quirks: frozenset[str]) -> AdmissionContext:
-        """Return what the kubelet knows about this pod when it is admitted.
+        """Return what the kubelet knows at the admission of this pod: ``sources_ready``, and the
+        containers that are running or have completed.
 
         With quirk Q27 (a kubelet bug), a container that was restarted counts as not running.
         """
@@ -208,9 +209,9 @@ class PodRecord:
             self.has_sandbox, self.sandbox_time = True, now
 
     def waits_for_init(self, container: Container, is_init: bool) -> bool:
-        """True if the container is an init container whose success the pod still needs.
+        """True if the container is an init container that must run again before the pod continues.
 
-        It has run, has not succeeded, and is not a sidecar.
+        Such a container was started and has not succeeded. The result is False for a sidecar.
         """
         return (
             is_init

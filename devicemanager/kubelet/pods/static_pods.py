@@ -109,7 +109,10 @@ class FileQueue:
         self.wait(patience)
 
     def wait(self, patience: float) -> None:
-        """Wait up to ``patience`` seconds until all queued actions are done."""
+        """Wait up to ``patience`` seconds until all queued actions are done.
+
+        If an earlier action is late, return without waiting.
+        """
         with self._changed:
             # Do not wait if an action is late: every later action would wait for the full time.
             if not self._late:
@@ -219,7 +222,7 @@ class ManifestFiles:
         self.check_waiting()
 
     def close(self) -> None:
-        """Start no more actions, and wait up to half a second for those in progress."""
+        """Start no more actions. Wait up to half a second for each file's actions in progress."""
         self._closed = True
         # Iterate over a copy, because another thread may still be checking files.
         for file in list(self._files.values()):

@@ -32,15 +32,16 @@ class Timers(Generic[Key]):
     def start(self, key: Key, seconds: float, callback: Callable[[], None]) -> float:
         """Call ``callback`` after ``seconds``. An earlier timer with this key is cancelled.
 
-        Return the clock's time at which the callback will be called.
+        Return the time at which ``callback`` will be called, in seconds of the clock's monotonic
+        time.
         """
         when = self._clock.monotonic() + seconds
         self.start_at(key, when, callback)
         return when
 
     def start_at(self, key: Key, when: float, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the clock reaches ``when``. An earlier timer with this key is
-        cancelled."""
+        """Call ``callback`` when the clock's monotonic time reaches ``when`` (in seconds). An
+        earlier timer with this key is cancelled."""
 
         def fire() -> None:
             with self._lock:

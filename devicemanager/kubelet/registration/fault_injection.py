@@ -33,11 +33,11 @@ _BEFORE, _AFTER = "before", "after"
 
 
 class PluginFaults:
-    """Injected faults of the calls and lists on one connection to a plugin."""
+    """Injector of faults into the calls and device lists of one connection to a plugin."""
 
     def __init__(self, registry: FaultRegistry, resource: ResourceName, name: str) -> None:
         self.registry = registry
-        """The kubelet's injected faults. The attribute ``armed`` is empty if no fault can fire."""
+        """The kubelet's fault registry. Its attribute ``armed`` is empty if no fault can fire."""
         self._resource = resource
         # Faults name a plugin by the file name of its socket; the watcher's names are paths.
         self._plugin = Path(name).name

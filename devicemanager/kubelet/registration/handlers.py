@@ -20,9 +20,9 @@ class Registration(Protocol):
     """One registered plugin, until ``deregister`` is called."""
 
     def answered(self) -> None:
-        """Do the work that must follow the plugin's notification.
+        """Do the work that must wait until the plugin knows that it is registered.
 
-        Called when the plugin has answered NotifyRegistrationStatus. Can block.
+        Called when the plugin has responded to NotifyRegistrationStatus. Can block.
         """
 
     def deregister(self) -> None:

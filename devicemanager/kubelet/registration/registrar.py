@@ -3,7 +3,7 @@
 Theory of operation. The Registration service (``server``) and the plugin watcher (``watcher``)
 call ``check`` and ``connect`` in a task on the event loop. A registration takes these steps:
 
-1. ``check``: count the registration; reject an unsupported version or an invalid resource name.
+1. ``check``: reject an unsupported version or an invalid resource name.
 2. Dial: wait until the plugin's socket is served, for up to ``dial_timeout``.
 3. Reserve a slot: the number of registrations per process is limited (``_reserve_slot``).
 4. On the new connection's thread: call GetDevicePluginOptions, unless the options are known, and
@@ -67,9 +67,10 @@ T = TypeVar("T")
 
 
 class RegistrationRejected(EndpointError):
-    """Error for a failed registration. The plugin gets its text, with the gRPC status ``code``.
+    """Error for a failed registration.
 
-    ``reason`` has more details for the kubelet's event.
+    The plugin gets the text of the error, with the gRPC status ``code``. ``reason`` has more
+    details for the kubelet's event.
     """
 
     def __init__(self, text: str, reason: str = "", code: str = "UNKNOWN") -> None:
@@ -98,7 +99,7 @@ class Texts(NamedTuple):
     bad_resource_name: str = messages.BAD_RESOURCE_NAME
     dial_failed: str = messages.DIAL_FAILED
     failed: str = "{error}"
-    """Text for every error after the checks."""
+    """Text for an error after the checks of version and name. ``{error}`` stands for the error."""
 
 
 _OF_SERVICE = Texts()
@@ -107,7 +108,7 @@ _OF_SERVICE = Texts()
 def check_registrations(
     processes: Counter[int], pid: int, settings: Settings, *, replaces: bool = False
 ) -> None:
-    """Raise LimitReached if the process ``pid`` cannot have one more registration.
+    """Raise LimitReached if the process ``pid`` may not have one more registration.
 
     ``processes`` has the number of registrations by process ID. ``replaces``: True if the new
     registration replaces an earlier registration of the same process.
@@ -167,7 +168,7 @@ class Registrar:
         self._connecting: set[Connection] = set()
         """Connections that have not been passed to the device manager yet."""
         self._processes: Counter[int] = Counter()
-        """Registrations by process ID, including those in progress."""
+        """Number of registrations by process ID, including registrations in progress."""
         self._on_answer: dict[EndpointId, tuple[Fired, ...]] = {}
 
     def recorder(self, resource: str | None, plugin: str) -> CallRecorder | None:
@@ -177,7 +178,7 @@ class Registrar:
     # -- tasks -----------------------------------------------------------------------
 
     def run(self, task: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a task on the event loop and return its future; ``interrupt`` cancels it.
+        """Start a task on the event loop and return its future; ``interrupt`` cancels the task.
 
         Raises OSError or RuntimeError if the loop cannot be created.
         """
@@ -233,8 +234,8 @@ class Registrar:
         """Connect to a plugin that passed the checks, and read its lists in the background.
 
         Returns the number of the registration. ``name`` distinguishes plugins of the same
-        resource. Without ``options``, GetDevicePluginOptions is called. Raises NotConnected with
-        the kubelet's text.
+        resource. Without ``options``, GetDevicePluginOptions is called. Raises NotConnected, with
+        the kubelet's text, if the plugin cannot be connected.
         """
         try:
             return await self._connect(resource, socket, name, options, texts.dial_failed)
@@ -248,7 +249,7 @@ class Registrar:
     ) -> RegistrationRejected:
         """Publish an event for a registration that the caller rejects.
 
-        Returns ``rejected``.
+        Returns ``rejected``, so that the caller can raise it.
         """
         await self.in_thread(self._report_rejection, resource, repr(shown(resource)), rejected)
         return rejected

@@ -78,7 +78,8 @@ _OPTIONS = (
 )
 
 Send = Callable[[dp.Empty | None], None]
-"""Function that sends the response. With None it ends the call without a response."""
+"""Function that sends the response to the plugin. Called with None, it ends the call, even if no
+response was sent."""
 
 
 def _nothing() -> None:
@@ -109,8 +110,8 @@ class RegistrationServer:
         self._on_error = on_error
         self._identity: sockets.FileIdentity | None = None
         self._background: set[asyncio.Task[None]] = set()
-        """Tasks of plugins that already have their response. asyncio has only weak references to
-        tasks."""
+        """Tasks that connect plugins after the response to Register. They are stored here, because
+        asyncio has only weak references to tasks."""
         self._readers = accepted.Readers(socket)
         # A few threads are enough, because a handler only starts a task.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
@@ -121,9 +122,10 @@ class RegistrationServer:
         self._server.add_generic_rpc_handlers((self._readers.handler(generic),))
 
     def start(self, before_published: Callable[[], object] = _nothing) -> None:
-        """Start listening and publish the socket. Raises StartError with the kubelet's text.
+        """Start listening and publish the socket.
 
-        ``before_published`` is called before plugins can see the socket, and may block.
+        ``before_published`` is called before plugins can see the socket, and may block. Raises
+        StartError, with the kubelet's text, if the server cannot start.
         """
         try:
             # The socket is bound under a private name, and renamed when the server works.

@@ -1,4 +1,7 @@
-"""Rules for ResourceClaims, their templates and DeviceClasses (v1.37)."""
+"""Rules for ResourceClaims, their templates and DeviceClasses (v1.37).
+
+Each check yields one ``FieldError`` per broken rule; ``at`` is the path of the checked field.
+"""
 
 from __future__ import annotations
 
@@ -238,7 +241,8 @@ def accept(_: str) -> None:
 def admin_access(at: str, wanted: Iterable[tuple[int, Any]], *, is_allowed: bool) -> Errors:
     """Check that admin access is requested only in a namespace with the label ``ADMIN_LABEL``.
 
-    ``wanted``: for each request or result, its index below ``at`` and its value of ``adminAccess``.
+    ``wanted``: for each item of the list ``at``, its index and its value of ``adminAccess``. The
+    items are requests or results. ``is_allowed``: True if the namespace has the label.
     """
     for number, value in wanted:
         if value and not is_allowed:

@@ -58,7 +58,7 @@ class FieldError:
     """Value as JSON data, or ``OMITTED``."""
     detail: str = ""
     declared: bool = False
-    """True if the rule is declared in the API's types (``ValidateDeclaratively``).
+    """True for a declared rule: a tag in the API's Go types (``ValidateDeclaratively``).
 
     Errors of declared rules come after all other errors. Their paths are in terms of the API
     version of the request.
@@ -132,7 +132,7 @@ def too_many(field: str, number: int, most: int) -> FieldError:
 def declared(errors: Iterable[FieldError]) -> Errors:
     """Yield copies of these errors with ``declared=True``.
 
-    The field marks an error of a rule that the API's Go types declare in tags.
+    This field marks an error whose rule is a tag in the API's Go types.
     """
     for each in errors:
         yield attrs.evolve(each, declared=True)

@@ -15,7 +15,7 @@ GATES: Final = frozenset({_LISTS})
 
 
 def drop_disabled(kind: str, value: _Object, gates: Iterable[str] = ()) -> None:
-    """Remove fields of disabled features, and fields that only an alpha version has.
+    """Remove from ``value`` fields of disabled features, and fields that only alpha versions have.
 
     ``gates``: names of the enabled feature gates (``GATES``).
     """

@@ -1,5 +1,8 @@
 """Rules for lists and maps in API objects: length, items, unique items (``validateSlice``,
-``validateSet`` and ``validateMap``)."""
+``validateSet`` and ``validateMap``).
+
+Each check yields one ``FieldError`` per broken rule; ``at`` is the path of the checked field.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def bounded(
 ) -> Errors:
     """Check that a list has at most ``most`` items, then check the items.
 
-    ``is_declared``: True if the API's types declare the limit (``FieldError.declared``).
+    ``is_declared``: True if the limit is a tag in the API's Go types (``FieldError.declared``).
     """
     if values and len(values) > most:
         yield _with(too_many(at, len(values), most), is_declared)
@@ -45,9 +48,9 @@ def unique(
 ) -> Errors:
     """Check the length of a list, its items, and that the keys of its items differ.
 
-    ``most``: maximum length; None for any length. ``is_declared``: True if the API's types declare
-    these rules (``FieldError.declared``). Then the error for a duplicate shows the whole item,
-    otherwise the item's key.
+    ``most``: maximum length; None for any length. ``is_declared``: True if these rules are tags in
+    the API's Go types (``FieldError.declared``). The error for a duplicate item shows the whole
+    item if ``is_declared`` is True, otherwise only its key.
     """
     values = values or ()
     if most is not None and len(values) > most:

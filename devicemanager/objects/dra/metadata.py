@@ -1,4 +1,7 @@
-"""Rules for ``metadata`` (``ValidateObjectMeta`` and ``ValidateObjectMetaUpdate``, v1.37)."""
+"""Rules for ``metadata`` (``ValidateObjectMeta`` and ``ValidateObjectMetaUpdate``, v1.37).
+
+Each check yields one ``FieldError`` per broken rule; ``at`` is the path of the checked field.
+"""
 
 from __future__ import annotations
 

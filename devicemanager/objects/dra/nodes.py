@@ -1,4 +1,7 @@
-"""Rules for node selectors, taints, tolerations and conditions."""
+"""Rules for node selectors, taints, tolerations and conditions.
+
+Each check yields one ``FieldError`` per broken rule; ``at`` is the path of the checked field.
+"""
 
 from __future__ import annotations
 

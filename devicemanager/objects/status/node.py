@@ -108,9 +108,9 @@ def node_status_object(
 ) -> Object:
     """Return the status of a node at ``now``, in seconds since the epoch.
 
-    ``amounts``: capacity and allocatable. ``before``: the last reported status, from which an
-    unchanged condition keeps its transition time. ``port``: the port of the kubelet's HTTP
-    server; 0 if there is none. ``features``: the declared features.
+    ``amounts``: capacity and allocatable. ``before``: the last reported status. A condition whose
+    status has not changed since keeps its transition time. ``port``: the port of the kubelet's HTTP
+    server; 0 for a kubelet without one. ``features``: the declared features.
     """
     capacity, allocatable = amounts
     internal = [{"type": "InternalIP", "address": address}] if address else []

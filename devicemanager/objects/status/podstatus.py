@@ -126,11 +126,11 @@ def status_object(
 ) -> Object:
     """Return the status of a pod as a JSON object.
 
-    ``since``: transition times that the API server already has, by type of condition. ``now``
-    (seconds since the epoch): the transition time of a condition that is not in ``since`` and has
-    no time itself. ``generation``: the ``observedGeneration``; 0 to omit it. ``with_resources``:
-    True to include the container's resources in the status of each started container. Fields
-    without a value are omitted, and ``status_patch`` removes them from the API object.
+    ``since``: transition times from the API server's Pod object, by type of condition. A condition
+    that is not in ``since`` gets its own time or, if it has none, ``now`` (seconds since the
+    epoch). ``generation``: the ``observedGeneration``; 0 to omit it. ``with_resources``: True to
+    include resources in the status of each started container. Fields without a value are omitted;
+    ``status_patch`` removes them from the API object.
     """
     made: Object = {"phase": str(status.phase), "qosClass": str(status.qos_class)}
     texts = {"reason": status.reason, "message": status.message}
@@ -242,7 +242,8 @@ def _times(**times: float | None) -> Object:
 
 
 def container_id(uid: PodUid, name: ContainerName, run: int) -> str:
-    """Return a container ID in containerd's form, derived from pod, name and number of the run."""
+    """Return a container ID in containerd's form. It is derived from the pod's UID, the container's
+    name, and ``run``: the number of restarts before this run."""
     digest = hashlib.sha256(f"{uid}/{name}/{run}".encode()).hexdigest()
     return f"containerd://{digest}"
 
@@ -318,7 +319,7 @@ def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str
 
 
 def with_allocated(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the Pod object ``found``, but take CPU and memory of each container from its status.
+    """Return the Pod object ``found``, with the containers' CPU and memory as in the pod's status.
 
     While a resize of the pod is not complete, these amounts differ from the amounts in the spec.
     """

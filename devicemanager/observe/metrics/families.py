@@ -44,7 +44,8 @@ def of_plugins(tally: Tally) -> Iterator[Metric]:
 def of_dra(tally: Tally, services: Mapping[str, str], *, inverted: bool) -> Iterator[Metric]:
     """Yield the durations of the DRA manager's operations and of its calls to drivers.
 
-    ``services``: the version of the DRA API that each driver serves; ``v1`` if a driver is missing.
+    ``services``: the version of the DRA API that each driver serves, by driver; the default is
+    ``v1``.
     ``inverted``: True to invert the label ``is_error``, as kubelets before 1.36 do.
     """
     if not tally.prepared:
@@ -193,7 +194,7 @@ def of_resources(
     """Yield the start times of containers, and gauges that report errors of the scrape.
 
     ``started`` has tuples of container, pod and namespace, each with a start time. ``errors`` has
-    the names of the gauges. Their value is always 0, which means success.
+    the names of the gauges for errors. The value of these gauges is always 0, which means success.
     """
     yield _gauge(
         "container_start_time_seconds",

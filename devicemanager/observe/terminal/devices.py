@@ -140,7 +140,8 @@ def counted(
 ) -> Text:
     """Return the number of devices in each state as text, omitting states without devices.
 
-    The devices of ``states`` and ``more`` are counted together. ``words``: True to name the states.
+    ``states`` has the state of each device. ``more`` has further sequences of states, which are
+    added to the same counts. ``words``: True to name the states.
     """
     parts = []
     for state in _COUNTED:

@@ -49,7 +49,7 @@ class ScreenState:
     """State of the screen that keys change: pane, scroll position, filter, pause, help, quit."""
 
     pane: Pane | None = None
-    """The pane that fills the screen; None shows all panes."""
+    """The pane that fills the screen; None for the overview, which shows several panes."""
     offset: int = 0
     """Number of hidden rows above the visible rows. In the pane of events, number of hidden rows
     below the visible rows."""

@@ -72,8 +72,8 @@ class LogLines:
 
 
 Ended = Callable[[BaseException | None], None]
-"""Function that gets the reason why a view ended: None if the user quit, OSError if the terminal is
-gone, any other exception for a bug."""
+"""Function that is called with the reason why a view ended: None if the user quit, OSError if the
+terminal is gone, any other exception for a bug."""
 
 
 class LiveView:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Pane(StrEnum):
-    """A pane of the screen."""
+    """Name of a pane: a part of the screen that lists objects of one kind."""
 
     DEVICES = "devices"
     HOLDERS = "holders"
@@ -61,7 +61,7 @@ class Shown:
     lines: Sequence[LogLine] | None = None
     """Lines of the event log, oldest first; None if there is no event source."""
     now: float = 0.0
-    """Seconds since the epoch, for the duration of calls in progress."""
+    """Current time in seconds since the epoch, to compute how long a call has been in progress."""
     glyphs: Glyphs = UNICODE
     whole: bool = False
     """True if the pane fills the screen."""

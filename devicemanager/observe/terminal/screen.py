@@ -22,7 +22,7 @@ __all__ = ["Screen", "View", "draw", "whole"]
 _WIDE = 150
 
 View: TypeAlias = NodeView | ClusterView
-"""Views that the screen can show."""
+"""View that the screen shows: of one node or of a cluster."""
 
 _HELP = """\
 Tab          next pane; Shift-Tab: previous pane
@@ -54,7 +54,8 @@ class Subject(Protocol):
         """Help for the number keys of the panes, one line per key."""
 
     def is_available(self, pane: Pane, shown: Shown) -> bool:
-        """True if the view's source reports the content of the pane."""
+        """True if the pane can be shown. False if the view's source does not report its content,
+        or if it is a DRA pane and the node has no drivers, claims or slices."""
 
     def header(self) -> Text:
         """Return the first line of the screen."""
@@ -85,7 +86,7 @@ class Screen:
     page: int = 1
     """Number of rows that PageDown scrolls."""
     last: int = 0
-    """Greatest possible offset of the selected pane."""
+    """Greatest possible scroll position of the selected pane (``ScreenState.offset``)."""
     panes: Sequence[Pane] = ()
     """Panes in the order of their number keys."""
 
@@ -292,7 +293,7 @@ def _two_columns(subject: Subject, width: int, height: int, shown: Shown) -> lis
 
 
 def whole(view: NodeView, width: int, glyphs: Glyphs) -> list[Text]:
-    """Render all rows of all panes, for output to a file or a pipe."""
+    """Render all rows of the panes of the overview, for output to a file or a pipe."""
     subject, shown = _subject(view), Shown(glyphs=glyphs)
     lines = [Text(safe(view.source), "bold")]
     for placed in _panes(subject, shown, _overview(subject), width):

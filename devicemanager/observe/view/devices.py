@@ -61,7 +61,7 @@ class Holders:
         return dict(self._by_resource.get(resource, ()))
 
     def nodes(self, resource: ResourceName, id_: str) -> Nodes:
-        """Return the NUMA nodes of an allocated device at the time of its allocation.
+        """Return the NUMA nodes that an allocated device had when it was allocated.
 
         Return None if the device had no topology then.
         """
@@ -114,8 +114,10 @@ class Layouts:
     def of(
         self, resource: ResourceName, device_index: DeviceIndex, others: Mapping[str, Nodes]
     ) -> Layout:
-        """Return the layout of a resource: first the listed devices, then those in ``others``,
-        which are not listed."""
+        """Return the layout of a resource: first the listed devices, then those in ``others``.
+
+        ``others``: NUMA nodes, by device ID, of allocated devices that the plugin does not list.
+        """
         before = self._latest.get(resource)
         if before is not None and before[0] is device_index and before[1] == others:
             return before[2]

@@ -117,7 +117,7 @@ class ResourceView:
     """Health of each listed device. Shorter than ``states`` if devices are allocated but not
     listed."""
     holders: Mapping[str, tuple[Holder, ...]] = attrs.field(repr=False)
-    """Containers by device ID; devices that are not allocated are omitted."""
+    """Containers by device ID, for devices that are allocated or being allocated."""
 
     def device(self, number: int) -> DeviceView:
         """Return the view of one device by its number."""
@@ -152,7 +152,7 @@ class LastCall:
 
 @attrs.frozen
 class Pending:
-    """A call between the kubelet and a plugin that is in progress."""
+    """A call in progress between the kubelet and a plugin."""
 
     time: float
     rpc: str
@@ -204,4 +204,4 @@ class NodeView:
     events: tuple[Event, ...] | None = None
     """Latest events, oldest first. None if the source does not report events."""
     notes: tuple[str, ...] = ()
-    """Information that the source does not report, one line per note."""
+    """Notes on information that the source does not report, one line per note."""

@@ -71,7 +71,8 @@ def group_result(
 ) -> _Result:
     """Return HTTP status and text for all checks of the group ``name``, such as ``healthz``.
 
-    The text for a failure lists all checks without causes. Checks in ``exclude`` are skipped.
+    The text for a failure lists all checks without causes. The text for a success does so only with
+    ``verbose``. Checks in ``exclude`` are skipped.
     """
     # All checks run, even after a failure, because the text lists the result of each check.
     lines, failed = [], False

@@ -5,7 +5,7 @@ The modules do not know devices:
 * ``signals``: wait for SIGTERM and other signals without missing a signal.
 * ``sockets``: check the socket directory; choose a name that no running program uses.
 * ``served``: a gRPC server on one socket.
-* ``stepping``: the loop that observes and acts.
+* ``stepping``: the main loop, which checks the state and does what this state requires.
 * ``consume``: read the values that an author's method returns or yields.
 * ``executor``: threads for calls; as daemon threads, they cannot prevent the process from exiting.
 * ``notifier``: wait for the next change without missing a change.

@@ -72,7 +72,7 @@ class ServedSocket:
         self.identity = identity
 
     def is_reachable(self) -> bool:
-        """True if the socket of this server was neither removed nor replaced at its path."""
+        """True if the socket at ``path`` is still the socket of this server."""
         return FileIdentity.of(self.path) == self.identity
 
     def hide(self) -> None:

@@ -79,7 +79,7 @@ def may_be_socket(name: str, own: str | None = None) -> bool:
 
 
 def claim(bound: Path, names: Iterator[str]) -> Path:
-    """Rename the socket ``bound`` to the first of ``names`` that no running plugin uses.
+    """Give the socket at the path ``bound`` the first of ``names`` that no running plugin uses.
 
     Return the new path. A stale socket with that name is replaced; a name of any other file is
     skipped. Creating a hard link is atomic and fails if the name exists. So only one of two

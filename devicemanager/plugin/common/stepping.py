@@ -1,4 +1,7 @@
-"""The loop that observes and acts, at each notification and at least every few seconds."""
+"""The main loop of a plugin or driver: repeat a step after each notification or pause.
+
+A step checks the state of the plugin or driver, and does what this state requires.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from devicemanager.plugin.processes.supervisor import Supervision, end_as, super
 
 
 def main() -> NoReturn:
-    """Run and supervise the command in ``sys.argv[1]``, in the form of ``Supervision.encode``."""
+    """Run and supervise the command in ``sys.argv[1]``, which ``Supervision.encode`` encoded."""
     end_as(supervise(Supervision.decode(sys.argv[1])))
 
 

@@ -274,9 +274,9 @@ def _mirror(
 
 
 def replace_directory(target: Path, make: Path) -> None:
-    """Mount an in-memory copy of the directory ``target`` over it, and add an empty directory.
+    """Mount an in-memory copy of the directory ``target`` at its path, and add an empty directory.
 
-    ``make`` is the path of the new directory, relative to ``target``.
+    ``make`` is the path of the empty directory, relative to ``target``.
     """
     _mirror(target, [(target, None)], make=make)
 

@@ -23,8 +23,8 @@ _LONGEST_LINE = 1 << 16
 _STOP_SECONDS = 10.0
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
-"""Shortest pause above 0, and longest pause, before a restart, in seconds (``backOffPeriod`` and
-``MaxContainerBackOff``, pkg/kubelet/kubelet.go, v1.32)."""
+"""Pause before the second restart, and longest pause before a restart, in seconds
+(``backOffPeriod`` and ``MaxContainerBackOff``, pkg/kubelet/kubelet.go, v1.32)."""
 _RESET_SECONDS = 2 * _LONGEST_PAUSE
 """A process that ran for more than this number of seconds restarts without a pause."""
 
@@ -108,12 +108,15 @@ class SupervisedRun:
             self.wait(_STOP_SECONDS)
 
     def terminate(self) -> None:
-        """Send SIGTERM, then SIGCONT in case the command is stopped."""
+        """Send SIGTERM, then SIGCONT.
+
+        A command that SIGSTOP has paused reacts to SIGTERM only after SIGCONT.
+        """
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the command's process group, if it still runs."""
+        """Send a signal to the command's process group, if the command still runs."""
         if self.status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)

@@ -20,9 +20,9 @@ _FAILED = 125
 
 
 def main() -> NoReturn:
-    """Set the limit, then replace this process by the command.
+    """Limit the number of inotify instances, then replace this process by the command.
 
-    Exit with status 125 and a one-line error if that fails.
+    If one of the two steps fails, exit with status 125 and a one-line error.
     """
     try:
         enter_user()

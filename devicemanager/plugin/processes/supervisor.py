@@ -64,7 +64,7 @@ _GRACE_SECONDS = 2.0
 
 
 class Supervision(NamedTuple):
-    """Input of the supervisor: the command, its mounts, and pipes to the starting program."""
+    """Input of the supervisor: a command, its mounts, and pipes to the supervisor's parent."""
 
     command: Sequence[str]
     binds: tuple[Bind, ...] = ()
@@ -75,7 +75,8 @@ class Supervision(NamedTuple):
     lifeline, the command stays in the terminal's foreground process group.
     """
     report: int | None = None
-    """Descriptor of a pipe to which the supervisor writes the line ``{"pid": n}``."""
+    """Descriptor of a pipe. The supervisor writes the command's process ID to it, as the line
+    ``{"pid": n}``."""
     foreground: bool = False
     """True if the command stays in the terminal's foreground process group."""
 

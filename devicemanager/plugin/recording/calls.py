@@ -62,7 +62,8 @@ class RecordedCall:
     kubelet: int
     """Number of the kubelet instance, from 1."""
     registration: int
-    """Number of the Register call, from 1, that led to this call; for Register, its own number."""
+    """Number, from 1, of the Register call that led to this call. For a Register call, its own
+    number."""
     resource: str
     plugin: str
     """Endpoint in the plugin's Register call: the file name of its socket.
@@ -154,9 +155,9 @@ def line_of(call: RecordedCall) -> str:
 
 
 def call_from_line(data: Mapping[str, Any]) -> RecordedCall:
-    """Return the call of a parsed line of the recording. Ignore unknown keys.
+    """Return the call that a line of the recording describes. Ignore unknown keys.
 
-    Raises RecordingError if a key is missing or has an invalid value.
+    ``data`` is the parsed line. Raises RecordingError if a key is missing or has an invalid value.
     """
     ended_by = data.get("ended_by")
     response = data.get("response_bytes")

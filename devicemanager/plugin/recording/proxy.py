@@ -100,7 +100,7 @@ def forward(
     receiver: Callable[[], EndedBy],
     caller: EndedBy,
 ) -> Iterator[bytes]:
-    """Make a call on ``channel``, and forward its responses, metadata and status.
+    """Make a call on ``channel``, and forward its responses, metadata and status to the caller.
 
     The call ends as soon as the caller cancels the call or the call's deadline passes. ``call``
     records the call; None: the call is not recorded. ``caller`` is the side that made the call. If
@@ -179,8 +179,8 @@ def _own_metadata(metadata: Sequence[Any]) -> tuple[tuple[str, str | bytes], ...
 class PluginProxy:
     """Server on ``path``, from ``open`` until ``close``, that forwards all calls to ``plugin``.
 
-    The proxy creates ``path`` after the plugin has begun to serve its socket. Until then, a kubelet
-    that connects waits, as it would wait for the plugin without the proxy.
+    The proxy creates ``path`` after the plugin has begun to serve its socket. Until then, the
+    kubelet tries again and again to connect, as it does with a plugin that does not serve yet.
     """
 
     def __init__(self, plugin: Path, path: Path, begin: Begin) -> None:
@@ -314,8 +314,8 @@ class PluginProxy:
 class PluginProxies:
     """Proxies of one recorder, at most one per path. Thread-safe.
 
-    ``removes_plugins``: True to remove a plugin's socket when the kubelet has removed the proxy's
-    socket. In a shared directory, the kubelet itself removes both.
+    ``removes_plugins``: True to remove a plugin's socket when the kubelet has removed the socket of
+    the plugin's proxy. If both sockets are in the kubelet's directory, the kubelet removes both.
     """
 
     def __init__(self, *, removes_plugins: bool) -> None:
@@ -334,15 +334,18 @@ class PluginProxies:
             old.close()
 
     def kubelet_leaves(self) -> None:
-        """Record the kubelet as the side that ends ListAndWatch streams from now on."""
+        """Record that the kubelet has stopped.
+
+        From now on, the kubelet counts as the side that ends streams.
+        """
         for proxy in self._all():
             proxy.kubelet_has_left = True
 
     def mirror(self) -> None:
-        """If a plugin's socket was removed, remove the socket of its proxy. With
-        ``removes_plugins``, also do the reverse.
+        """If a plugin's socket was removed, remove the socket of its proxy.
 
-        Close proxies without a socket when they are idle.
+        With ``removes_plugins``, also remove the socket of a plugin whose proxy has lost its
+        socket. Close proxies without a socket when they are idle.
         """
         for proxy in self._all():
             if proxy.socket_was_removed:

@@ -65,9 +65,9 @@ class Recorder:
     """Recorder of all calls between a kubelet and the plugins that register in ``plugin_dir``.
 
     The recorder registers these plugins with the kubelet of ``kubelet_dir``, under the same names.
-    Without ``plugin_dir``, it creates a directory and removes it in ``stop``. With ``in_place``,
-    the recorder replaces the kubelet's socket until ``stop``, and all plugins of the node register
-    with the recorder.
+    With ``in_place``, the recorder replaces the kubelet's socket until ``stop``, and all plugins of
+    the node register with the recorder. Without ``plugin_dir`` and ``in_place``, the recorder
+    creates a plugin directory and removes it in ``stop``.
 
     ``file`` is the path of a file to create, or an open text file. ``resources`` are the names of
     the resources whose plugins are recorded (default: all); calls of other plugins are only

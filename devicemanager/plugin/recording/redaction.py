@@ -35,7 +35,7 @@ class Redaction:
         """Return the redacted response, and the names of the redacted variables.
 
         If no variable is redacted, return the response unchanged. For a response that cannot be
-        decoded, return no bytes and the name ``REDACTED``.
+        decoded, return ``b""`` and the name ``REDACTED``.
         """
         if rpc != "Allocate" or not self._patterns:
             return response, ()

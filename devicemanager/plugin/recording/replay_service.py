@@ -20,7 +20,7 @@ from protos import deviceplugin_v1beta1 as dp
 __all__ = ["Pace", "ReplayService", "status_code"]
 
 Pace = Callable[[float], float]
-"""Function that converts recorded seconds to seconds to wait."""
+"""Function that converts a recorded duration to its duration in the replay, both in seconds."""
 
 _CODES = {go_name(code.name): code for code in grpc.StatusCode}
 
@@ -28,15 +28,17 @@ _CODES = {go_name(code.name): code for code in grpc.StatusCode}
 class ReplayService(Service):
     """Service that responds as the plugin did after one recorded registration.
 
-    The first ``opened`` recorded streams are skipped. Each ListAndWatch stream sends the lists of
-    the next recorded stream. After the last recorded stream, each further stream sends only the
+    Each ListAndWatch stream sends the lists of the next recorded stream. The first ``opened``
+    recorded streams are skipped. After the last recorded stream, each further stream sends only the
     last list, and stays open.
 
-    A stream ends at its recorded time if the recorded plugin ended it; otherwise it stays open. The
-    last recorded stream has two exceptions, which depend on ``after``, the next recorded
-    registration. If ``after`` is None, the last recorded stream stays open. If ``after`` was a
-    registration with the same kubelet instance, the last recorded stream ends at its recorded time.
-    It does so even if the kubelet or the recorder ended the recorded stream.
+    If the plugin ended a recorded stream, the replayed stream ends at the recorded time. Otherwise,
+    the replayed stream stays open. For the last recorded stream, two rules have precedence:
+
+    * If no registration follows in the recording (``after`` is None), the replayed stream stays
+      open.
+    * If the next recorded registration (``after``) was with the same kubelet instance, the replayed
+      stream ends at the recorded time, whichever side ended the recorded stream.
 
     ``missed`` is called with each request that was not recorded.
     """

@@ -116,7 +116,7 @@ class RecordingWriter:
             self._closed = True
 
     def add(self, call: CallInProgress, entry: RecordedCall, *, last: bool) -> None:
-        """Write a line of a call. ``last``: True for the end of the call."""
+        """Write one line of a call. ``last`` is True if the line is the end of the call."""
         # Redact outside the lock: decoding a large response must not delay other calls.
         if entry.response_bytes is not None:
             response, redacted = self._redaction.apply(entry.rpc, entry.response_bytes)

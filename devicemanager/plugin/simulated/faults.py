@@ -29,7 +29,7 @@ _OVER_4_MIB = 4 * 1024 * 1024 + 1
 
 
 class ListFault(StrEnum):
-    """Fault of ListAndWatch: what the plugin sends instead of the correct list."""
+    """Fault of ListAndWatch: wrong, too many or no lists, or an early end of the stream."""
 
     NONE = "none"
     DUPLICATE_IDS = "duplicate-ids"
@@ -47,7 +47,7 @@ class ListFault(StrEnum):
 
 
 class AllocateFault(StrEnum):
-    """Fault of Allocate: what the plugin returns instead of one response per container."""
+    """Fault of Allocate: what the plugin does instead of returning one response per container."""
 
     NONE = "none"
     NO_RESPONSES = "no-responses"
@@ -92,7 +92,8 @@ class Faults:
 
 
 def faulty_lists(fault: ListFault, payload: bytes) -> Iterator[bytes]:
-    """Yield the serialized messages to send for a fault; ``payload`` is the correct list."""
+    """Yield the serialized lists that a plugin with this fault sends. ``payload`` is the correct
+    list."""
     # Add to the correct list instead of replacing it, so that tests can check that its devices
     # stay available.
     message = dp.ListAndWatchResponse.FromString(payload)

@@ -167,8 +167,11 @@ class SimulatedPlugin(ManagedPlugin):
     def add(
         self, device_id: str, *, healthy: bool = True, numa: tuple[int, ...] | None = None
     ) -> None:
-        """Add or replace a device. Without ``numa``, assign one of the NUMA nodes in the setting
-        ``numa``, in rotation by the device's index."""
+        """Add or replace a device.
+
+        If ``numa`` is None, the device gets one of the NUMA nodes in the setting ``numa``. These
+        nodes are assigned to the devices in turn.
+        """
         self._plugin.table.put(device_id, healthy=healthy, numa=numa)
         self._publish()
 

@@ -63,7 +63,8 @@ class RpcCall:
 
 
 class CallLog:
-    """Call log of a plugin over all its servers, oldest call first. Thread-safe.
+    """Log of all calls to a plugin, oldest first. It continues when the plugin starts a new server.
+    Thread-safe.
 
     At most the last ``limit`` calls, with at most 64 MiB of requests, are stored. A plugin can run
     for a long time, and one request can name 100,000 devices. All calls are counted.

@@ -344,7 +344,10 @@ class SimulationSettings:
         return uuid.uuid5(_UUID_NAMESPACE, self._plain_id(index))
 
     def container_settings(self, indexes: Mapping[str, int]) -> ContainerSettings:
-        """Return the settings of a container. ``indexes``: index of each device, by device ID."""
+        """Return the variables, annotations, device nodes and CDI names for a container.
+
+        ``indexes``: index of each device of the container, by device ID.
+        """
         return ContainerSettings(
             envs={
                 f"{self.env_prefix}_{i}": f"/dev/{i}" for i in indexes.values() if self.env_prefix

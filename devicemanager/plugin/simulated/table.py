@@ -67,7 +67,10 @@ class DeviceTable:
             self._controlled = dict(states)
 
     def indexes(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return the index of each device ID; a removed device keeps its index."""
+        """Return the index of each device, by ID: 0 for the device that was added first.
+
+        An index never changes, even if the device is removed and added again.
+        """
         with self._lock:
             return {id_: self._index(id_) for id_ in ids}
 

@@ -32,7 +32,10 @@ def damaged(node: Node) -> Iterator[Finding]:
 
 
 def prepared_twice(node: Node) -> Iterator[Finding]:
-    """Find devices that are prepared for several claims although they are not shared."""
+    """Find devices, or shares of a device, that are prepared for several claims.
+
+    This is valid only for claims with admin access. The file does not show which claims have it.
+    """
     for found in _inconsistencies(node, dra.FindingKind.SHARED_DEVICE):
         pods = sorted(
             {uid for claim in node.claims if _key(claim) in found.claims for uid in claim.pods}

@@ -54,7 +54,7 @@ class Kind(enum.StrEnum):
 
 @attrs.frozen
 class Finding:
-    """Result of a rule: a problem on a node. The snapshot contains all facts that it mentions."""
+    """Problem that a rule has found on a node. All facts in its texts are in the snapshot."""
 
     kind: Kind
     severity: Severity

@@ -48,7 +48,7 @@ def registration_closed(node: Node) -> Iterator[Finding]:
 
 
 def without_plugin(node: Node) -> Iterator[Finding]:
-    """Find resources without an allocatable device, if they are in use or in the checkpoint."""
+    """Find resources that are in use or in the checkpoint, but have no allocatable device."""
     if node.allocatable is None:
         return
     # Include resources that only checkpoint entries name: their plugin may have exited long ago.
@@ -100,7 +100,7 @@ def not_allocatable(node: Node) -> Iterator[Finding]:
 
 
 def allocated_not_allocatable(node: Node) -> Iterator[Finding]:
-    """Find allocated devices that are not allocatable. A kubelet restart rejects their pods."""
+    """Find allocated devices that are not allocatable. A restarted kubelet rejects their pods."""
     for resource, allocatable in sorted((node.allocatable or {}).items()):
         for (name, id_), pods in sorted(node.allocated_to.items()):
             # After a restart, a kubelet admits its pods again, and rejects those with such devices.

@@ -9,8 +9,9 @@ In:  a script, from YAML or JSON files (also the output of ``devicemanager pods 
 Out: the PodResources API on a unix socket, as a kubelet of the script's version serves it.
 
 ``reading`` parses documents into a ``Script``, or raises ``ScriptError`` with file and field.
-``server`` serves the script and applies each step atomically, so a client never sees a partial
-step. Start reading at ``script`` (the values), then ``server``.
+``server`` serves the script and applies its steps. A step changes pods and allocatable resources
+together, so a client never sees only one of these changes. Start reading at ``script`` (the
+values), then ``server``.
 """
 
 from __future__ import annotations

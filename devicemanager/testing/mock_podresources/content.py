@@ -45,14 +45,14 @@ _MOST_DEVICES = 100_000
 def device_ids(
     shape: str, count: int, *, replicas: int = 2, prefix: str = "gpu", node: str = "mock"
 ) -> tuple[str, ...]:
-    """Return ``count`` device IDs in the form that a vendor's plugin uses.
+    """Return ``count`` device IDs of the form ``shape``.
 
     Shapes: ``gpu-uuid`` (``GPU-`` and a UUID), ``mig`` (``MIG-`` and a UUID), ``replica``
-    (``GPU-<UUID>::0``, with ``replicas`` of each GPU), ``pci`` (``0000:01:00.0``), ``index``
-    (``gpu-mock-0``). ``prefix`` and ``node`` are parts of the IDs of shape ``index``. Equal
-    arguments return equal IDs. A simulated plugin has the same IDs if its settings ``id_shape``,
-    ``replicas``, ``device_id_prefix`` and ``node_name`` have these values. Raises
-    ConfigurationError for an unknown shape.
+    (``GPU-<UUID>::0``, with ``replicas`` IDs per GPU), ``pci`` (``0000:01:00.0``), ``index``
+    (``gpu-mock-0``). All shapes except ``index`` are those of vendors' plugins. ``prefix`` and
+    ``node`` are parts of the IDs of shape ``index``. Equal arguments return equal IDs. A simulated
+    plugin has the same IDs if its settings ``id_shape``, ``replicas``, ``device_id_prefix`` and
+    ``node_name`` have these values. Raises ConfigurationError for an unknown shape.
     """
     # Imported here: the module imports gRPC, which a script without `count` does not need.
     from devicemanager.plugin.simulated.settings import SimulationSettings

@@ -37,4 +37,4 @@ IMPLEMENTATIONS: dict[str, Implementation] = {
     **texts.IMPLEMENTATIONS,
     **urls.IMPLEMENTATIONS,
 }
-"""Implementations of all libraries, by overload."""
+"""Implementations of all libraries, by overload ID."""

@@ -27,7 +27,7 @@ from devicemanager.claims.cel.values import (
 MAX_RANGE = 1_000_000
 """Maximum size of a list from ``lists.range``. Kubernetes has this limit since 1.37."""
 MAX_INCLUDES = 48
-"""Number of elements of a list that ``includes`` compares in Kubernetes 1.36."""
+"""Maximum number of list elements that ``includes`` compares in Kubernetes 1.36."""
 
 
 def contains(values: list[Value], value: Value) -> bool:

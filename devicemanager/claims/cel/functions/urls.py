@@ -60,7 +60,8 @@ def _scheme(text: str) -> tuple[str, str]:
 
 
 def parse_request_uri(text: str) -> Url:
-    """Parse an absolute URL or an absolute path (``ParseRequestURI``). Raises CelError."""
+    """Parse an absolute URL or an absolute path (``ParseRequestURI``). Raises CelError for
+    any other text."""
     try:
         return _parse(text, is_request=True)
     except _Invalid as error:

@@ -43,8 +43,9 @@ class Registry:
     def resolve(self, names: Iterable[str]) -> tuple[tuple[str, ContainerEdits], ...]:
         """Return the edits for these device names in order, as pairs of device name and edits.
 
-        The general edits of a file come once, before the edits of the file's first device. Raises
-        ``CdiError`` for a malformed name, and ``UnresolvedCdiDevices`` for unknown names.
+        A file can have edits for all its devices. These edits come once, before those of the first
+        requested device of the file. Raises ``CdiError`` for a malformed name, and
+        ``UnresolvedCdiDevices`` for unknown names.
         """
         requested = tuple(dict.fromkeys(names))
         parsed = {name: parse_name(name) for name in requested}

@@ -39,7 +39,10 @@ def shown(text: str) -> str:
 
 
 def check_env(source: str, name: str, value: str) -> None:
-    """Raise OciError for an invalid environment variable. The error names ``source``."""
+    """Raise OciError for an invalid environment variable.
+
+    ``source``, for the error text: the origin of the variable, such as the name of a CDI device.
+    """
     if not name or "=" in name or not name.isprintable():
         raise OciError(
             f"{source}: invalid environment variable name {shown(name)}: expected printable "
@@ -66,7 +69,8 @@ def check_interface(source: str, name: str) -> None:
 def container_path(source: str, what: str, path: str) -> str:
     """Return ``path`` without ``..``, so that it cannot leave the container's root.
 
-    Raises OciError for a path that is not absolute. The error names ``source`` and ``what``.
+    Raises OciError for a path that is not absolute. The error names ``source``, the origin of the
+    path, and ``what``, the setting with this path, such as ``a mount``.
     """
     _check_path(source, f"container path of {what}", path)
     # posixpath keeps two leading slashes, which have no meaning for a container runtime.

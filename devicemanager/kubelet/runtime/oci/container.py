@@ -25,7 +25,7 @@ from devicemanager.kubelet.runtime.oci.checks import (
 from devicemanager.kubelet.runtime.oci.hostnodes import HostNode, HostNodes
 
 PLUGINS = "device plugins"
-"""Name of the source of run options in conflicts and errors."""
+"""Name that conflicts and errors show as the source of a run option."""
 
 
 class ContainerConfig:

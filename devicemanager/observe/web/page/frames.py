@@ -44,8 +44,8 @@ class Frames:
             self._size -= len(self._frames.popleft().data)
 
     def after(self, version: int | None) -> Frame | None:
-        """Return all changes after a version. Return None if some of these changes are no longer
-        stored."""
+        """Return all changes after a version. Return None if ``version`` is None, or if some of
+        these changes are no longer stored."""
         if version is None:
             return None
         # Without the next version, a page would miss changes.
