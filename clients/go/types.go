@@ -117,7 +117,7 @@ type ClaimDevice struct {
 
 // ClaimExplanation: The state of one claim of a pod.
 type ClaimExplanation struct {
-	// The pod's name for the claim; empty for the claim of the pod's extended resources.
+	// Name of the entry in the pod's `spec.resourceClaims`; empty for the claim of the pod's extended resources.
 	Entry string `json:"entry"`
 	// Name of the ResourceClaim; null if the name is not known.
 	Claim *string    `json:"claim"`
@@ -276,7 +276,7 @@ type ContainerOutcome struct {
 // ContainerSettings: Container settings of one resource, from a plugin's ContainerAllocateResponse.
 //
 // The items are in the plugin's order. `filesystem_devices`, `network_interfaces` and
-// `pci_devices` come from typed devices, which a plugin can send in addition.
+// `pci_devices` come from typed devices, an extension of the API by this project.
 type ContainerSettings struct {
 	Envs              map[string]string  `json:"envs"`
 	Mounts            []Mount            `json:"mounts"`
@@ -312,7 +312,7 @@ type ContainerStatusList struct {
 	Items  []ContainerStatus `json:"items"`
 }
 
-// Delete: The time that the containers of a pod have to terminate.
+// Delete: The time within which the containers of a deleted pod must terminate.
 type Delete struct {
 	// seconds, at least 1; null: the pod's terminationGracePeriodSeconds
 	GracePeriod *float64 `json:"grace_period,omitempty"`
@@ -337,7 +337,7 @@ type DeviceSpec struct {
 type DeviceStatus struct {
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
-	// `Unknown` if the plugin has disconnected or does not advertise the device any more.
+	// Health of the device. It is `Unhealthy` also after the plugin has disconnected. It is `Unknown` if the resource was removed, or if its device list lacks the device.
 	Health Health `json:"health"`
 	// The device's NUMA nodes; None for a device without topology.
 	NUMANodes []int64 `json:"numa_nodes"`
@@ -359,7 +359,7 @@ type DraStatus struct {
 	Drivers []DriverInstance `json:"drivers"`
 	// The claims of the node, sorted by namespace and name.
 	Claims []ResourceClaimInfo `json:"claims"`
-	// The ResourceSlices, sorted by driver, pool and name. Those of an API server are not included.
+	// The ResourceSlices in the kubelet's memory, sorted by driver, pool and name. Slices in an API server are not included.
 	Slices []ResourceSliceInfo `json:"slices"`
 	// The skipped calls to drivers, sorted by RPC and driver.
 	Skipped []SkippedCalls `json:"skipped"`
@@ -853,7 +853,7 @@ type SetFault struct {
 type SkippedCalls struct {
 	Driver string `json:"driver"`
 	RPC    string `json:"rpc"`
-	// Number of claims for which the driver was not called since the kubelet started.
+	// Number of times, since the kubelet started, that the driver was not called for a claim.
 	Count int64 `json:"count"`
 }
 
