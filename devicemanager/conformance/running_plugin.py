@@ -40,8 +40,12 @@ class RunningPlugin:
     end.
     """
 
-    def __init__(self, under_test: PluginUnderTest, kubelet: MockKubelet) -> None:
+    def __init__(
+        self, under_test: PluginUnderTest, kubelet: MockKubelet, stop_seconds: float = 10.0
+    ) -> None:
+        """``stop_seconds`` is the time from SIGTERM to SIGKILL in ``end`` and ``close``."""
         self.under_test = under_test
+        self._stop_seconds = stop_seconds
         self.processes: list[PluginProcess] = []
         self._kubelet = kubelet
         self._idle_since = self._idle_cpu = 0.0
@@ -124,7 +128,7 @@ class RunningPlugin:
             process.stay_down()
             with contextlib.suppress(ProcessEnded):
                 process.send_signal(signal.SIGKILL)
-        process.stop()
+        process.stop(self._stop_seconds)
         # Otherwise the check itself has killed the instance.
         if was_running and process.exit_status == -signal.SIGKILL:
             self.under_test.ignores_sigterm.set()

@@ -57,7 +57,7 @@ class Stage:
         return MockKubelet(settings=attrs.evolve(settings, quirks=settings.quirks | {"Q3"}))
 
     def _new_plugin(self, plugin: PluginUnderTest) -> RunningPlugin:
-        return RunningPlugin(plugin, self.kubelet)
+        return RunningPlugin(plugin, self.kubelet, self.limits.stop_seconds)
 
     def close(self) -> None:
         """Stop the plugin and the kubelet. Thread-safe. Later calls do nothing."""

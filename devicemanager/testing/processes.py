@@ -111,8 +111,9 @@ class PluginProcess:
         self._launch(None)
         return self
 
-    def stop(self) -> None:
-        """End the command and its descendants with SIGTERM, then SIGKILL. Do not restart it.
+    def stop(self, timeout: float = _STOP_SECONDS) -> None:
+        """End the command and its descendants with SIGTERM, and after ``timeout`` seconds with
+        SIGKILL. Do not restart it.
 
         Idempotent.
         """
@@ -123,7 +124,7 @@ class PluginProcess:
         if timer is not None:
             timer()
         if run is not None:
-            run.end()
+            run.end(timeout)
 
     def stay_down(self) -> None:
         """Do not restart the command after its next exit; for ``restart="always"``."""

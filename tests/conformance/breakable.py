@@ -163,7 +163,7 @@ class Service(dp_grpc.DevicePluginServicer):
             return
         self.live.append(ended)
         if "late-list" in on:
-            ended.wait(0.6)
+            ended.wait(0.15)
         if "very-late-list" in on:
             ended.wait(3)
         if "leak-handlers" in on:
@@ -232,7 +232,7 @@ class Service(dp_grpc.DevicePluginServicer):
         self, request: dp.Empty, context: grpc.ServicerContext
     ) -> dp.DevicePluginOptions:
         if "slow-options" in self.switches:
-            time.sleep(0.3)
+            time.sleep(0.15)
         return self.plugin.options()
 
     def Allocate(self, request: dp.AllocateRequest, context: grpc.ServicerContext) -> object:
@@ -258,7 +258,7 @@ class Service(dp_grpc.DevicePluginServicer):
         if "no-library" in on:
             context.abort(grpc.StatusCode.UNKNOWN, "open /opt/vendor/lib: no such file")
         if "slow-allocate" in on:
-            time.sleep(0.25)
+            time.sleep(0.12)
         self.allocations += 1
         if "slots" in on and self.allocations > 100:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no slot is left")

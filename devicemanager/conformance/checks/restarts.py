@@ -259,7 +259,7 @@ def k11(run: CheckRun) -> str:
     identities = {path: FileIdentity.of(path) for path in sockets.values()}
     mark = run.kubelet.mark()
     run.step("SIGTERM to the first instance")
-    first.stop()
+    first.stop(run.limits.stop_seconds)
     run.settle()
     newest = {
         resource: path for resource, path in run.observed.sockets(since) if path not in before
@@ -374,7 +374,7 @@ def k14(run: CheckRun) -> str:
     if not existing:
         cause = "A12" if response.mounts else "A11"
         raise Skipped(f"the response names {named[0]}, which does not exist", cause=cause)
-    run.process.stop()
+    run.process.stop(run.limits.stop_seconds)
     _check_exist(existing, "exit")
     run.relaunch("the plugin's restart")
     _check_exist(existing, "new start")

@@ -96,13 +96,14 @@ class SupervisedRun:
             target=self._read, args=(process, ended), name=f"output of {self.pid}", daemon=True
         ).start()
 
-    def end(self) -> None:
+    def end(self, timeout: float = _STOP_SECONDS) -> None:
         """End the command and its descendants, and wait until they have exited.
 
-        Send SIGTERM; if the command still runs after 10 s, kill it and all its descendants.
+        Send SIGTERM. If the command still runs after ``timeout`` seconds, kill it and all its
+        descendants.
         """
         self.terminate()
-        if self.wait(_STOP_SECONDS) is None:
+        if self.wait(timeout) is None:
             # SIGTERM was ignored, or the supervisor hangs.
             self._cut_lifeline()
             self.wait(_STOP_SECONDS)
