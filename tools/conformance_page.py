@@ -32,9 +32,9 @@ check that has failed. [Conformance](conformance.md) describes how to run the ch
 Each check belongs to a family. The ID of the check begins with the letter or letters of the \
 family: K01 is in family K.
 
-A plugin that fails a check of severity MUST breaks the contract with the kubelet. A plugin that \
-fails a check of severity SHOULD causes problems in real clusters. A failed check of severity INFO \
-is reported only as a warning. The profile *core* requires all checks of severity MUST, except \
+The severity says what a failure means. MUST: the plugin breaks the contract with the kubelet. \
+SHOULD: the plugin causes problems in real clusters. INFO: the failure is only a warning. The \
+profile *core* requires all checks of severity MUST, except \
 those of the families K and L. *resilient* requires all checks of severity MUST. *complete* also \
 requires all checks of severity SHOULD.
 

@@ -62,8 +62,9 @@ def kinds_of(
 ) -> tuple[NodeSpecs, ...]:
     """Return the specifications of the kinds in the file of ``-f``.
 
-    ``base`` has the node options that the flags set. ``make`` creates a specification from keyword
-    arguments of ``NodeSpecs.numbered``. Raises CommandError.
+    ``base`` has the node options that the flags set. ``make`` creates the specification of one
+    kind. Its argument is a mapping of keyword arguments of ``NodeSpecs.numbered``. Raises
+    CommandError.
     """
     from devicemanager.cluster.node_specs import Numbering
 

@@ -23,8 +23,8 @@ class Limits:
     # If the kubelet has a deadline or limit, it is used here. The other numbers are estimates of
     # what an operator tolerates.
     start_seconds: float = limit(30.0)
-    """Maximum time from the start of a plugin or driver to its registration, for a plugin also to
-    its first device list (R01, W01)."""
+    """Maximum time from the start of a plugin or driver until it is registered. A plugin must also
+    have sent its first device list in this time (R01, W01)."""
     recover_warn_seconds: float = limit(10.0)
     """Maximum time, without a warning, until a plugin or driver registers again, for example after
     a kubelet restart. A time longer than ``recover_seconds`` is a failure."""

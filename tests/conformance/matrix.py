@@ -85,7 +85,14 @@ CASES = (
     ),
     case("deaf", "K03", recover_seconds=6, also="K02", why="it restarts in quick succession"),
     case("spin-when-away", "K04"),
-    case("exit-on-cancel", "K05", allocations=4, changes=10, parallel_rounds=2),
+    case(
+        "exit-on-cancel",
+        "K05",
+        allocations=4,
+        changes=10,
+        parallel_rounds=2,
+        single_devices=2,
+    ),
     case(
         "ignores-own",
         "K06",

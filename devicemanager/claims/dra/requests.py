@@ -75,7 +75,10 @@ class ClaimRequests:
 
 @attrs.frozen(eq=False)
 class Call:
-    """One call of the allocator: the devices and classes for its claims."""
+    """What one call of the allocator searches: the devices of a node, and the device classes.
+
+    The claims are arguments of ``claims``.
+    """
 
     profile: Profile
     node: Node

@@ -36,8 +36,8 @@ __all__ = ["NodeStatusUpdater", "register"]
 class NodeStatusUpdater:
     """Writer of the status of one Node object.
 
-    Methods are called one at a time, by work under the node's key in the work queue. Only
-    ``conditions`` is thread-safe.
+    All work for a node has the same key in the work queue, so the queue calls the methods one at a
+    time. Only ``conditions`` is thread-safe.
     """
 
     __slots__ = (

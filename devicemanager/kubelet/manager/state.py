@@ -77,8 +77,8 @@ class PodState:
     """The manager's record of one pod. Records with default values are not stored."""
 
     admission: PodAllocation | None = None
-    """The admission of the pod, or the allocation for one of its containers, that is in progress;
-    otherwise None."""
+    """What is in progress for the pod: its admission, or the allocation for one of its containers.
+    None if nothing is in progress."""
     is_deleted: bool = False
     """True if the pod was deleted during its admission."""
     affinities: Affinities = attrs.field(factory=dict)

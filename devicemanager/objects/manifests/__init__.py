@@ -1,4 +1,5 @@
-"""Parse pod manifests: a dict, YAML text, a file or a client's ``V1Pod`` becomes a core Pod.
+"""Parse pod manifests: a dict, YAML text, a file or a client's ``V1Pod`` becomes a
+``core.pods.Pod``.
 
 ``parse`` finds the Pod document, and ``spec.pod_from`` validates it. ``bound_pod`` reads a Pod
 that an API server has already validated.

@@ -1,4 +1,4 @@
-"""Validate a decoded Pod manifest like the API server, and convert it to a core Pod."""
+"""Validate a decoded Pod manifest like the API server, and convert it to a ``core.pods.Pod``."""
 
 # Order, rules and texts follow ``ValidatePodCreate`` (pkg/apis/core/validation, v1.32). Only
 # fields that matter for device allocation are validated. Validation stops at the first error.
@@ -68,7 +68,8 @@ def stable_uid(namespace: str, name: str) -> str:
 
 
 def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
-    """Convert a decoded manifest to a core Pod. Raises FieldError for the first invalid field."""
+    """Convert a decoded manifest to a ``core.pods.Pod``. Raises FieldError for the first invalid
+    field."""
     _check_kind(manifest)
     name, namespace, uid = _identity(manifest.get("metadata"), default_uid)
     spec = manifest.get("spec")

@@ -33,8 +33,8 @@ class HostNode:
 
 
 HostNodes: TypeAlias = Callable[[str], Mapping[str, HostNode]]
-"""Function that returns the device nodes at or below a host path. The keys are paths relative to
-the host path; "" is the host path itself."""
+"""Function that returns a mapping of the device nodes at or below a host path. Its keys are paths
+relative to the host path; the key "" is the host path itself."""
 
 
 def read_nodes(host_path: str) -> Mapping[str, HostNode]:
