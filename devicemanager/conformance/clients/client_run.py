@@ -150,7 +150,8 @@ class ClientRun:
 
         ``seconds`` is the timeout for each call. ``is_wanted`` selects the calls to count, and
         ``what`` names them in errors. Raises Failed if the client exits, or makes no such call in
-        time. ``after`` is a text for the error: the event that leads to the calls, such as "its start".
+        time. ``after`` is a text for the error: the event that leads to the calls, such as "its
+        start".
         """
         count = self.limits.calls if count is None else count
         seconds = self.patience if seconds is None else seconds
