@@ -56,13 +56,14 @@ class CheckpointCorrupt(CheckpointError):
 class ChecksumMismatch(CheckpointCorrupt):
     """Error for a well-formed checkpoint whose data does not match its checksum.
 
-    ``expected`` is the checksum computed from the data. ``found`` is the checksum in the file.
+    ``expected`` is the checksum computed from the data. ``found`` is the checksum in the file; None
+    if it is missing.
     """
 
-    def __init__(self, expected: int, found: int, source: str = "checkpoint") -> None:
+    def __init__(self, expected: int, found: int | None, source: str = "checkpoint") -> None:
+        in_file = "no checksum" if found is None else f"checksum {found}"
         problem = (
-            f"the file has checksum {found}, but its data has checksum {expected}: "
-            "the file was altered"
+            f"the file has {in_file}, but its data has checksum {expected}: the file was altered"
         )
         super().__init__(problem, source)
         # Pickle calls the constructor with these values when it loads the error.

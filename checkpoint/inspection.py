@@ -99,14 +99,14 @@ def _read(data: bytes) -> Inspection:
     damage."""
     problems: list[str] = []
     value, behind = _decoded(data, problems)
-    found: int | None
+    in_file: int | None
     try:
-        entries, registered, found = read_file(value)
+        entries, registered, in_file = read_file(value)
     except Problem as problem:
         problems.append(str(problem))
-        entries, registered, found = [], {}, None
-    if problems:
-        found = None  # the checksum may be damaged, too
+        entries, registered, in_file = [], {}, None
+    # If anything is damaged, the checksum may be damaged, too.
+    found = None if problems else in_file or 0
     if behind.entries:
         entries = [*(entries or ()), *behind.entries]
     if behind.registered:
@@ -120,7 +120,7 @@ def _read(data: bytes) -> Inspection:
     expected = checksum(checkpoint)
     is_complete = not problems
     if is_complete and found is not None and found != expected:
-        problems.append(ChecksumMismatch(expected, found).problem)
+        problems.append(ChecksumMismatch(expected, in_file).problem)
     lost = (*unread, *behind.lost)
     return Inspection(
         checkpoint, is_complete, tuple(problems), found, expected, lost, is_text(data)

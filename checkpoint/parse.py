@@ -69,14 +69,14 @@ def _loads(data: bytes, source: str, verify: bool, *, v1: bool) -> Checkpoint:
     except Problem as problem:
         raise CheckpointCorrupt(str(problem), source) from None
     sum_of = checksum_v1 if v1 else checksum
-    if verify and found != (expected := sum_of(checkpoint)):
+    if verify and (found or 0) != (expected := sum_of(checkpoint)):
         raise ChecksumMismatch(expected, found, source)
     return checkpoint
 
 
-def read_file(value: Value) -> tuple[list[Value] | None, Object | None, int]:
+def read_file(value: Value) -> tuple[list[Value] | None, Object | None, int | None]:
     """Return the JSON values of PodDeviceEntries and RegisteredDevices (None for null), and the
-    checksum.
+    checksum (None if it is missing; a kubelet then reads 0).
 
     The elements of both values are not validated yet. Raises Problem if a field has a wrong type.
     """
@@ -138,9 +138,9 @@ def _node(key: str, where: str) -> int:
     raise Problem(f"{where}: invalid NUMA node {shown(key)}: expected a whole number")
 
 
-def _checksum(value: Value) -> int:
+def _checksum(value: Value) -> int | None:
     if value is None:
-        return 0
+        return None
     if isinstance(value, Number):
         text = value.text
         if text.isdecimal() and len(text) <= 20 and (number := int(text)) in _UINT64:

@@ -17,7 +17,7 @@ import attrs
 
 from checkpoint.decode import Problem, Value, decode, decode_at, decode_text, is_text, shown
 from checkpoint.dra.model import ClaimState, State
-from checkpoint.dra.reading import read_claim, read_claims, read_file
+from checkpoint.dra.reading import as_in_kubelet, read_claim, read_claims, read_file
 from checkpoint.dra.text import checksum
 from checkpoint.errors import ChecksumMismatch
 
@@ -63,13 +63,14 @@ class Inspection:
 def inspect(data: bytes) -> Inspection:
     """Read as much of ``data`` as possible. Raises nothing."""
     problems: list[str] = []
-    inner, found = _inner(data, problems)
+    inner, in_file = _inner(data, problems)
+    found = None if problems else as_in_kubelet(in_file)
     share_ids = _SHARES in inner or '"PoolName"' not in inner
     claims, lost = ((), ()) if problems else _read(inner, problems)
     is_complete = not problems
     expected = crc32(inner.encode()) if is_complete else 0
     if is_complete and found is not None and found != expected:
-        problems.append(ChecksumMismatch(expected, found).problem)
+        problems.append(ChecksumMismatch(expected, in_file).problem)
     if problems:
         # The damage may be outside the claims, or may have merged two claims.
         salvaged, missed = _salvaged(inner)
@@ -92,7 +93,7 @@ def inspect(data: bytes) -> Inspection:
 
 
 def _inner(data: bytes, problems: list[str]) -> tuple[str, int | None]:
-    """Return the inner text, and the checksum in the file (None if it is unknown).
+    """Return the inner text, and the checksum in the file (None if it is missing or unknown).
 
     If the outer JSON is damaged, add a problem, and return the likely inner text.
     """

@@ -34,26 +34,32 @@ def loads(data: bytes, *, source: str = "dra_manager_state", verify: bool = True
     """
     try:
         text, found = read_file(decode(data))
-        if verify and (expected := crc32(text.encode())) != found:
+        if verify and (expected := crc32(text.encode())) != as_in_kubelet(found):
             raise ChecksumMismatch(expected, found, source)
         return read_data(text)
     except Problem as problem:
         raise CheckpointCorrupt(str(problem), source) from None
 
 
-def read_file(value: Value) -> tuple[str, int]:
-    """Return the text in ``Data`` and the checksum in the file. Raises Problem if a field is
-    invalid."""
+def read_file(value: Value) -> tuple[str, int | None]:
+    """Return the text in ``Data`` and the checksum in the file (None if it is missing). Raises
+    Problem if a field is invalid."""
     fields = read_fields(value, "the file", ("Data", "Checksum"))
     text, checksum = fields.get("Data"), _checksum(fields.get("Checksum"))
     if text is None:
         # With its preset checksum, a kubelet would accept even an old file as an empty list.
-        if _is_old(value) and checksum != NULL_CHECKSUM:
+        if _is_old(value) and as_in_kubelet(checksum) != NULL_CHECKSUM:
             raise Problem(f"the file has {_OLD}")
         text = NULL_TEXT
     if not isinstance(text, str):
         raise Problem("Data: expected a string with JSON: this is not a DRA state file")
     return read_string(text, "Data"), checksum
+
+
+def as_in_kubelet(checksum: int | None) -> int:
+    """Return the checksum that a kubelet verifies: ``checksum``, or its preset value if the file
+    has none."""
+    return NULL_CHECKSUM if checksum is None else checksum
 
 
 def _is_old(value: Value) -> bool:
@@ -137,9 +143,9 @@ def _map(value: Value, where: str) -> Object:
     return read_object(value, where) or {}
 
 
-def _checksum(value: Value) -> int:
+def _checksum(value: Value) -> int | None:
     if value is None:
-        return NULL_CHECKSUM
+        return None
     text = value.text if isinstance(value, Number) else ""
     if text.isdecimal() and len(text) <= 10 and (number := int(text)) in _UINT32:
         return number
@@ -164,7 +170,7 @@ def kubelet_error(data: bytes) -> tuple[str, str] | None:
         text, found = read_file(decode(data))
     except Problem:
         return "file", _mistyped(data)
-    if crc32(text.encode()) != found:
+    if crc32(text.encode()) != as_in_kubelet(found):
         return "file", _CORRUPTED
     if error := syntax_error(text.encode()):
         return "data", error

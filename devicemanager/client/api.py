@@ -22,7 +22,13 @@ from urllib.parse import quote, urlencode
 
 from devicemanager.client.connection import Connection, ConnectionPool, Response
 from devicemanager.client.credentials import Credentials
-from devicemanager.client.errors import ClientClosing, Unauthorized, Unavailable, api_error
+from devicemanager.client.errors import (
+    ClientClosing,
+    ClusterError,
+    Unauthorized,
+    Unavailable,
+    api_error,
+)
 from devicemanager.client.protocol import JsonObject, Patch
 from devicemanager.client.rate_limited_warning import RateLimitedWarning, Warn
 from devicemanager.client.validation import decoded
@@ -209,7 +215,8 @@ class ApiClient:
         """Send a request and return the object in the response; retry only after 401.
 
         After 401, the credentials are read again, and the request is sent once more. Raises
-        Unavailable for 429, 5xx or a broken connection, and ApiError for any other error response.
+        Unavailable for 429, 5xx, a broken connection or unreadable credentials, and ApiError for
+        any other error response.
         """
         # The credentials of this attempt, because another thread can replace them at any time.
         credentials = self._credentials
@@ -259,11 +266,18 @@ class ApiClient:
         return f"{head}Content-Length: {len(data)}\r\n\r\n".encode("latin-1") + data
 
     def _renew(self, used: Credentials) -> None:
-        """Read the credentials again, unless another thread has already replaced ``used``."""
+        """Read the credentials again, unless another thread has already replaced ``used``.
+
+        Raises Unavailable if they cannot be read.
+        """
         with self._renewing:
             if self._credentials is not used:
                 return
-            fresh = used.reload()
+            try:
+                fresh = used.reload()
+            except ClusterError as error:
+                # Temporary, like the 401 itself: a program may just be writing the file.
+                raise Unavailable(str(error)) from error
             # New connections are needed only for a new address or certificate, because the token
             # is read for each request.
             if fresh.server != used.server:
@@ -285,8 +299,27 @@ class ApiClient:
         """GET ``path`` as a stream for the ``with`` block. Yield an iterator over its lines.
 
         ``close`` and ``streams.close`` end the stream. Raises the errors of ``attempt``, also while
-        lines are read, and Unavailable after ``silence`` seconds without a byte.
+        lines are read, and Unavailable after ``silence`` seconds without a byte. Like ``attempt``,
+        retries once after 401.
         """
+        credentials = self._credentials
+        with contextlib.ExitStack() as stack:
+            try:
+                lines = stack.enter_context(self._stream(path, query, silence, user, streams))
+            except Unauthorized:
+                self._renew(credentials)
+                lines = stack.enter_context(self._stream(path, query, silence, user, streams))
+            yield lines
+
+    @contextlib.contextmanager
+    def _stream(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        silence: float,
+        user: str | None,
+        streams: OpenStreams | None,
+    ) -> Iterator[Iterator[bytes]]:
         try:
             connection = Connection(self._credentials.server, silence)
         except _BROKEN as error:

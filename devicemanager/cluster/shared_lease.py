@@ -99,7 +99,7 @@ class SharedLease:
         self._version = response["metadata"]["resourceVersion"]
         # The empty spec makes the next ``read`` see a change. Therefore a process that has lost a
         # Lease waits from then on, like the others, and does not take it again immediately.
-        self.holder, self.renewed, self._spec = self._identity, began, ""
+        self.holder, self.renewed, self._spec = holder, began, ""
 
     def forget(self) -> None:
         """Forget the stored version, because another client has deleted or taken the Lease.

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from checkpoint import (
     Checkpoint,
     CheckpointCorrupt,
+    ChecksumMismatch,
     FindingKind,
     PodDevicesEntry,
     checksum,
@@ -47,6 +48,23 @@ def test_wrong_checksum_hides_nothing():
         f"the file has checksum {found.found}, but its data has checksum {found.expected}: "
         "the file was altered"
     )
+
+
+@pytest.mark.parametrize("checksum_text", [b"", b',"Checksum":null'])
+def test_missing_checksum_is_named(checksum_text):
+    data = DATA[: DATA.rindex(b',"Checksum"')] + checksum_text + b"}"
+    found = inspect(data)
+    assert (found.checkpoint, found.is_complete, found.found) == (WHOLE, True, 0)
+    text = f"the file has no checksum, but its data has checksum {found.expected}: "
+    assert found.problems == (text + "the file was altered",)
+    with pytest.raises(ChecksumMismatch) as caught:
+        loads(data)
+    assert (caught.value.problem, caught.value.found) == (*found.problems, None)
+
+
+def test_checksum_of_0_is_not_missing():
+    data = DATA[: DATA.rindex(b":") + 1] + b"0}"
+    assert inspect(data).problems[0].startswith("the file has checksum 0, but its data has ")
 
 
 def test_truncated_file_is_read_up_to_its_end():

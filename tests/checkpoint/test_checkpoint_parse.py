@@ -183,6 +183,7 @@ def test_altered_data_is_a_checksum_mismatch():
         CheckpointUnreadable("/a", "why"),
         CheckpointCorrupt("what", "/a"),
         ChecksumMismatch(1, 2, "/a"),
+        ChecksumMismatch(1, None, "/a"),
         CheckpointWriteError("/a", "why", True),
     ],
 )

@@ -96,6 +96,20 @@ def test_wrong_checksum_is_corrected_in_the_format_of_the_file():
     assert [claim.name for claim in dra.loads(repair.data).claims or ()] == ["one", "two"]
 
 
+@pytest.mark.parametrize("fields", [{}, {"Checksum": None}])
+def test_missing_checksum_is_named(fields):
+    data = json.dumps({"Data": json.loads(DATA)["Data"], **fields}).encode()
+    found = dra.inspect(data)
+    assert (found.state, found.is_complete) == (State((ONE, TWO)), True)
+    assert found.found == dra.inspect(b"{}").found
+    text = f"the file has no checksum, but its data has checksum {found.expected}: "
+    assert found.problems == (text + "the file was altered",)
+    with pytest.raises(checkpoint.ChecksumMismatch) as caught:
+        dra.loads(data)
+    assert (caught.value.problem, caught.value.found) == (*found.problems, None)
+    assert dra.loads(dra.repair(data).data) == State((ONE, TWO))
+
+
 def test_repeated_and_damaged_claims_are_dropped():
     twice = dra.dumps(State((TWO, ONE, attrs.evolve(TWO))))
     repair = dra.repair(twice)

@@ -19,6 +19,7 @@ from devicemanager.client.errors import (
     Gone,
     Invalid,
     NotFound,
+    Unauthorized,
     Unavailable,
 )
 
@@ -128,18 +129,51 @@ def test_requests_are_limited_by_connections(connect, apiserver):
     assert most == 3
 
 
-def test_replaced_token_is_read_after_401(tmp_path):
+@pytest.fixture
+def replaced_token(tmp_path):
+    """Server with the token ``new``, a client with ``old``, and a function that writes a
+    kubeconfig with the given token."""
     with FakeApiServer(token="new") as apiserver:
         path = apiserver.kubeconfig(tmp_path / "kubeconfig")
         right = path.read_text()
-        path.write_text(right.replace('"new"', '"old"'))
-        api = ApiClient(load(path))
-        with pytest.raises(ApiError) as caught:
-            api.attempt("GET", "/api/v1/nodes")
-        assert caught.value.code == 401
-        path.write_text(right)
-        assert api.request("GET", "/api/v1/nodes")["items"] == []
-        api.close()
+
+        def write(token):
+            path.write_text(right.replace('"new"', f'"{token}"'))
+
+        write("old")
+        client = ApiClient(load(path))
+        yield apiserver, client, write
+        client.close()
+
+
+def test_replaced_token_is_read_after_401(replaced_token):
+    _, api, write = replaced_token
+    with pytest.raises(ApiError) as caught:
+        api.attempt("GET", "/api/v1/nodes")
+    assert caught.value.code == 401
+    write("new")
+    assert api.request("GET", "/api/v1/nodes")["items"] == []
+
+
+def test_stream_reads_a_replaced_token_after_401(replaced_token):
+    apiserver, api, write = replaced_token
+    query = {"watch": "true", "resourceVersion": str(apiserver.version)}
+    with pytest.raises(Unauthorized), api.stream("/api/v1/nodes", query, silence=20):
+        pass
+    write("new")
+    with api.stream("/api/v1/nodes", query, silence=20) as lines:
+        apiserver.create("nodes", NODE)
+        assert b'"ADDED"' in next(lines)
+
+
+def test_unreadable_credentials_after_401_are_a_temporary_error(replaced_token, tmp_path):
+    _, api, _ = replaced_token
+    (tmp_path / "kubeconfig").write_text("half")
+    with pytest.raises(Unavailable, match="kubeconfig: not a kubeconfig file"):
+        api.attempt("GET", "/api/v1/nodes")
+    stream = api.stream("/api/v1/nodes", {"watch": "true"}, silence=20)
+    with pytest.raises(Unavailable, match="kubeconfig: not a kubeconfig file"), stream:
+        pass
 
 
 def test_user_requires_the_permission_to_impersonate(api, apiserver):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from devicemanager.client.errors import Conflict, NotFound, Unavailable
 from devicemanager.cluster.shard import GIVE_UP, Shard, ShardLeases, shard_option
-from devicemanager.cluster.shared_lease import DURATION, RENEWAL, SETTLED
+from devicemanager.cluster.shared_lease import DURATION, RENEWAL, SETTLED, SharedLease
 
 
 class Leases:
@@ -252,6 +252,17 @@ def test_shard_option_parses_k_of_n():
     for text in ("", "1", "3/3", "-1/3", "a/b", "1/0", "00000/1"):
         with pytest.raises(ValueError, match=r"^invalid shard .*: expected K/N"):
             shard_option(text)
+
+
+def test_released_lease_has_no_holder(world):
+    (only,) = processes(world, 1, 1)
+    lease = SharedLease(only, "/leases", "a", "p0", lambda: 0.0)
+    lease.write()
+    assert (lease.holder, lease.renewed) == ("p0", 0.0)
+    lease.write(holder="")
+    assert lease.holder == "" and lease.is_free()
+    lease.read()
+    assert lease.holder == "" and lease.is_free()
 
 
 @pytest.mark.parametrize("seconds", [30, None])

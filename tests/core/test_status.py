@@ -37,7 +37,7 @@ def test_health_is_that_of_the_current_list() -> None:
     assert [*found["app"][GPU]] == ["a", "b", "c", "x"]
 
 
-def test_with_quirk_a_device_keeps_its_last_health() -> None:
+def test_with_quirk_a_vanished_device_is_healthy() -> None:
     healthy = dict.fromkeys("abcx", "Healthy")
     gpus = {"a": "Unhealthy", "b": "Healthy", "c": "Unhealthy", "x": "Healthy"}
     assert status({GPU: LIST}, frozenset({"Q9"}))["app"] == {GPU: gpus, NIC: healthy}

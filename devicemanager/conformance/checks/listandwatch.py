@@ -148,8 +148,8 @@ def w09(run: CheckRun) -> None:
         assume_allocates(run, client)
         client.allocate([id_])
     run.assume_broken(id_)
-    # If the plugin stops listing a device, the kubelet keeps its last health in the pod status
-    # (DM). So only Unhealthy shows that the pod has lost its device.
+    # If the plugin stops listing a device, the kubelet reports the device as Healthy in the pod
+    # status (DM). So only Unhealthy shows that the pod has lost its device.
     if id_ not in {device.ID for device in run.devices()}:
         raise Failed(
             f"the plugin removed allocated device {id_} from its list, expected health Unhealthy"

@@ -74,7 +74,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q9": Quirk(
-            "a vanished device, or a device whose plugin has disconnected, keeps its last health",
+            "a vanished device is Healthy, and a device whose plugin has disconnected keeps its "
+            "last health",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q10": Quirk(

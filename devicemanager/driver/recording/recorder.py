@@ -74,6 +74,9 @@ class DriverRecorder:
         )
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        # ``start`` sets both. ``_stream`` is None before.
+        self._stream: IO[str] | None = None
+        self._writer: RecordingWriter
         self._recorded: dict[Path, RecordedDriver] = {}
         self._ignored: dict[Path, FileIdentity | None] = {}
         """Sockets of other plugins, and of drivers that are not recorded."""
@@ -81,7 +84,7 @@ class DriverRecorder:
     @property
     def calls(self) -> int:
         """Number of recorded calls, health reports and ends of streams so far."""
-        return self._writer.calls
+        return 0 if self._stream is None else self._writer.calls
 
     def start(self) -> Self:
         """Start recording. Raises RecordingError if the file exists or cannot be created."""
@@ -112,17 +115,19 @@ class DriverRecorder:
             return
         self._stopping.set()
         self._changed.notify()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         self._watch.stop()
         # Do this first: calls that the kubelet makes because the recorder stops must not be
         # recorded.
-        self._writer.close()
+        if self._stream is not None:
+            self._writer.close()
         for driver in self._recorded.values():
             driver.close()
         # An open file belongs to the caller.
-        if self._stream is not self._file:
+        if self._stream is not None and self._stream is not self._file:
             self._stream.close()
-        if self._writer.error is not None:
+        if self._stream is not None and self._writer.error is not None:
             raise RecordingError(f"the recording is incomplete: {self._writer.error.strerror}")
 
     def __enter__(self) -> Self:

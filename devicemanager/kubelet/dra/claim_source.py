@@ -69,8 +69,8 @@ class ResourceClaims:
     """
 
     def __init__(self, changed: Callable[[str], None] = lambda text: None) -> None:
-        """``changed`` is called with a line of text for each change, except for the changes that
-        ``adopt``, ``add`` and ``clear`` make."""
+        """``changed`` is called with a line of text for each change of an object; ``clear`` makes
+        one change."""
         self._changed = changed
         self._lock = threading.Lock()
         self._claims: dict[tuple[str, str], JsonClaim] = {}
@@ -133,8 +133,7 @@ class ResourceClaims:
         for an invalid source.
         """
         for claim in read_resource_claims(source):
-            put = self._put(claim, namespace)
-            self._changed(f"ResourceClaim {'/'.join(_key(put))} applied")
+            self._put(claim, namespace)
 
     def offer(self, *objects: Mapping[str, Any], namespace: str = "default") -> None:
         """Add ResourceSlices, DeviceClasses and ResourceClaimTemplates of resource.k8s.io/v1.
@@ -224,8 +223,11 @@ class ResourceClaims:
                     self._claims.pop(key, None)
                 else:
                     self._claims[key] = claim
+        for key, claim in claims.items():
+            what = "deleted" if claim is None else "restored"
+            self._changed(f"ResourceClaim {'/'.join(key)} {what}")
 
-    def _put(self, claim: JsonClaim, namespace: str) -> JsonClaim:
+    def _put(self, claim: JsonClaim, namespace: str) -> None:
         metadata = claim["metadata"]
         metadata.setdefault("namespace", namespace)
         if not metadata.get("uid"):
@@ -233,7 +235,7 @@ class ResourceClaims:
         claim = copy.deepcopy(claim)
         with self._lock:
             self._claims[_key(claim)] = claim
-        return claim
+        self._changed(f"ResourceClaim {'/'.join(_key(claim))} applied")
 
     def adopt(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
         """Internal: add the claims of a pod, as the scheduler and the claim controller do.
@@ -341,9 +343,12 @@ class ResourceClaims:
         """Delete all claims, all objects that were added with ``offer``, and the errors of
         ``fail``."""
         with self._lock:
+            had_objects = bool(self._claims or self._offered)
             self._claims.clear()
             self._errors.clear()
             self._offered.clear()
+        if had_objects:
+            self._changed("all objects of resource.k8s.io deleted")
 
     def _known(self, namespace: str, name: str) -> JsonClaim:
         claim = self._claims.get((namespace, name))

@@ -240,11 +240,11 @@ class PodWorkers:
                 continue
             if not record.admitted:
                 continue
+            # The kubelet can be older than the last one. Then it prepares and unprepares no claims.
+            record.uses_dra &= self._settings.behaviour.dra_enabled
             if record.ending is not None:
                 self._finish(record, *record.ending)
                 continue
-            # The kubelet can be older than the last one, and then it prepares no claims.
-            record.uses_dra &= self._settings.behaviour.dra_enabled
             was_running = record.has_sandbox and record.was_started
             if not was_running and self._settings.wait_for_plugin:
                 self._wait_for_plugins(record.pod)

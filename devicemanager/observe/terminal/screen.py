@@ -31,7 +31,7 @@ up down k j  scroll by a row; PageUp PageDown b f: a page; Home End g G: to the 
 space        pause or resume
 q            quit, like Ctrl-C; Ctrl-Z suspends until `fg`
 """
-_ALL = "0            all panes; Escape also removes the filter\n"
+_ALL = "0            all panes{others}; Escape also removes the filter\n"
 
 
 class Subject(Protocol):
@@ -164,7 +164,11 @@ def _keys_line(subject: Subject, state: ScreenState, width: int, shown: Shown) -
 
 
 def _help(subject: Subject, about: Sequence[str], glyphs: Glyphs, width: int) -> list[Text]:
-    text = _ALL + subject.help + _HELP
+    # A pane can show the same objects as another one, with more details.
+    overview = _overview(subject)
+    others = [pane for pane in subject.panes if pane not in overview]
+    text = _ALL.format(others=f" except {', '.join(others)}" if others else "")
+    text += subject.help + _HELP
     return [
         *(joined([f" {line}"], width, glyphs) for line in text.splitlines()),
         joined([subject.legend(glyphs)], width, glyphs),

@@ -136,6 +136,9 @@ class Recorder:
         self._server: grpc.Server | None = None
         self._kubelet: FileIdentity | None = None
         self._kubelets = 0
+        # ``start`` sets both. ``_stream`` is None before.
+        self._stream: IO[str] | None = None
+        self._writer: RecordingWriter
         self._proxies = PluginProxies(removes_plugins=self._layout.removes_plugins)
 
     @property
@@ -146,7 +149,7 @@ class Recorder:
     @property
     def calls(self) -> int:
         """Number of recorded calls, lists and ends of streams so far."""
-        return self._writer.calls
+        return 0 if self._stream is None else self._writer.calls
 
     def start(self) -> Self:
         """Start to record, and return this recorder.
@@ -154,16 +157,11 @@ class Recorder:
         Raises RecordingError if the file exists or cannot be created, or if the plugin directory
         is not writable.
         """
-        if isinstance(self._file, (str, os.PathLike)):
-            try:
-                self._stream: IO[str] = open_new(self._file)
-            except FileExistsError as error:
-                raise RecordingError(f"{self._file} already exists: use another file") from error
-            except OSError as error:
-                raise RecordingError(f"cannot write {self._file}: {error.strerror}") from error
-        else:
-            # An open file belongs to the caller, so it is never closed here.
-            self._stream = self._file
+        try:
+            self._stream = self._open()
+        except RecordingError:
+            self._end()
+            raise
         self._writer = RecordingWriter(
             self._stream, str(self._kubelet_dir), self._redaction, self._cannot_write
         )
@@ -182,6 +180,16 @@ class Recorder:
         self._thread.start()
         return self
 
+    def _open(self) -> IO[str]:
+        if not isinstance(self._file, (str, os.PathLike)):
+            return self._file
+        try:
+            return open_new(self._file)
+        except FileExistsError as error:
+            raise RecordingError(f"{self._file} already exists: use another file") from error
+        except OSError as error:
+            raise RecordingError(f"cannot write {self._file}: {error.strerror}") from error
+
     def stop(self) -> None:
         """Stop recording: write the calls in progress, then end the plugins' streams. Idempotent.
 
@@ -191,9 +199,10 @@ class Recorder:
             return
         self._stopping.set()
         self._changed.notify()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         self._end()
-        if self._writer.error is not None:
+        if self._stream is not None and self._writer.error is not None:
             raise RecordingError(
                 f"the recording is incomplete: {self._writer.error.strerror or self._writer.error}"
             )
@@ -270,13 +279,15 @@ class Recorder:
     def _end(self) -> None:
         # Close the writer first: calls that plugins make because the recorder stops must not be
         # recorded.
-        self._writer.close()
+        if self._stream is not None:
+            self._writer.close()
         self._leave()
         for watch in self._watches:
             watch.stop()
         self._proxies.close()
         self._pool.close()
-        if self._stream is not self._file:
+        # An open file belongs to the caller.
+        if self._stream is not None and self._stream is not self._file:
             self._stream.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)

@@ -7,6 +7,7 @@ such as ``listed`` and ``whole`` create ``Read`` functions.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_INT64_MAX = (1 << 63) - 1
 
 
 class ScriptError(RequestError):
@@ -121,13 +124,18 @@ def flag(where: Where, value: Any) -> bool:
 def number(least: float, *, exclusive: bool = False) -> Read[float]:
     """Return a function that parses a number of at least ``least``.
 
-    With ``exclusive``, the number must be above ``least``.
+    With ``exclusive``, the number must be above ``least``. Numbers too large for a float, such as
+    infinity, are rejected.
     """
 
     def reader(where: Where, value: Any) -> float:
         # A bool is an int in Python, and YAML reads `yes` as a bool.
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not (least < value if exclusive else least <= value < float("inf")):
+        if (
+            not is_number
+            or not (least < value if exclusive else least <= value)
+            or value > sys.float_info.max
+        ):
             limit = "above" if exclusive else "of at least"
             raise where.error(f"expected a number {limit} {least:g}, not {described(value)}")
         return float(value)
@@ -136,14 +144,15 @@ def number(least: float, *, exclusive: bool = False) -> Read[float]:
 
 
 def whole(least: int) -> Read[int]:
-    """Return a function that parses a whole number of at least ``least``."""
+    """Return a function that parses a whole number of at least ``least`` that fits into 64 bits."""
 
     def reader(where: Where, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole or not least <= value <= _INT64_MAX:
             raise where.error(
                 f"expected a whole number of at least {least}, not {described(value)}"
             )
-        return value
+        return int(value)
 
     return reader
 

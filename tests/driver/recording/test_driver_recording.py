@@ -135,6 +135,19 @@ def test_socket_that_a_killed_recorder_left(directory, driver):
         assert kubelet.info.endpoint == str(driver.sockets.service_socket)
 
 
+def test_recorder_that_never_started_can_be_stopped(tmp_path):
+    recorder = DriverRecorder(tmp_path / "x", tmp_path)
+    assert recorder.calls == 0
+    recorder.stop()
+    failed = DriverRecorder("/nowhere/r", tmp_path)
+    with pytest.raises(RecordingError, match=r"^cannot write /nowhere/r: No such file"):
+        failed.start()
+    failed.stop()
+    failed.stop()
+    assert failed.calls == 0
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_invalid_recordings(tmp_path, recording):
     with pytest.raises(RecordingError, match="is not a directory: use the kubelet's"):
         DriverRecorder(tmp_path / "x", tmp_path / "none")

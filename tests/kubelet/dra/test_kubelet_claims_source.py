@@ -86,6 +86,36 @@ def test_reset_deletes_claims_their_faults_and_offered_objects(node):
     assert driver.prepared == {"uid-gpu": ("gpu-0",)}
 
 
+def test_each_change_of_an_object_is_an_event(node):
+    node.driver()
+    kubelet = node.kubelet
+    seen = []
+    kubelet.events.subscribe(
+        lambda event: event.kind == "dra-objects-changed" and seen.append(event.message)
+    )
+
+    def changes():
+        found = list(seen)
+        seen.clear()
+        return found
+
+    gpu = "ResourceClaim default/gpu"
+    kubelet.reset()
+    assert changes() == []
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    assert changes() == [f"{gpu} applied"]
+    with pytest.raises(RequestError, match="already admitted"):
+        kubelet.admit(pod(), claims=[claim("gpu", "gpu-1")])
+    assert changes() == [f"{gpu} applied", f"{gpu} restored"]
+    with pytest.raises(RequestError, match="already admitted"):
+        kubelet.admit(pod(), claims=claim("other"), reserve=False)
+    other = "ResourceClaim default/other"
+    assert changes() == [f"{other} applied", f"{other} deleted"]
+    kubelet.reset()
+    assert changes() == ["all objects of resource.k8s.io deleted"]
+    assert kubelet.resource_claims.list() == ()
+
+
 @pytest.fixture
 def server(tmp_path):
     with FakeApiServer() as made:

@@ -30,6 +30,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import container, pod
+from tests.kubelet.dra import objects as dra_objects
 from tests.paths import VECTORS
 from tools.replay import admission as replay
 
@@ -420,3 +421,27 @@ def test_nodes_share_settings_and_devices() -> None:
     nodes = [InMemoryKubelet(settings, devices) for _ in range(20)]
     assert all(each.simulated()[GPU] is devices[GPU] for each in nodes)
     assert all(each.settings is settings for each in nodes)
+
+
+class OneClaim:
+    """A source of ResourceClaims with one claim, reserved for the pod ``train``."""
+
+    def fetch(self, namespace: str, name: str) -> dict[str, Any]:
+        users = [{"resource": "pods", "name": "train", "uid": "uid-train"}]
+        found = dra_objects.claim(name, "gpu-0", status={"reservedFor": users})
+        found["metadata"]["namespace"] = namespace
+        return found
+
+
+def test_pod_that_waits_for_its_driver_ends_on_a_kubelet_without_dra() -> None:
+    driver = dra_objects.DRIVER
+    node = InMemoryKubelet(clock=ManualClock(), drivers={driver: ["gpu-0"]})
+    node.use_claims(OneClaim())
+    node.admit(dra_objects.pod())
+    node.stop_plugin(driver)
+    node.finish("uid-train")
+    assert node.pod("uid-train").phase == "Running"
+    assert f"{driver} is not registered" in node.pod_store.known("uid-train").sync_error
+    # In 1.33, the feature gate is off by default.
+    node.start_again(Settings(kubelet_version="1.33"))
+    assert node.pod("uid-train").phase == "Succeeded"

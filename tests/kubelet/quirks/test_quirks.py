@@ -390,6 +390,10 @@ def test_health_of_removed_devices(quirks: Quirks) -> None:
     def reports() -> int:
         return node.manager.health_updates.qsize()
 
+    # With the quirk, a vanished device is Healthy even if it was Unhealthy before.
+    plugin.send_list([device("a"), device("b", health="Unhealthy")])
+    assert health() == ["Healthy", "Unhealthy"]
+    assert node.manager.health_updates.get_nowait() == "p"
     plugin.send_list(devices("a"))
     assert health() == ["Healthy", "Healthy" if quirks else "Unknown"]
     assert reports() == (0 if quirks else 1)

@@ -172,6 +172,12 @@ def test_notice_has_a_separate_line() -> None:
     assert len(drawn.lines) == 24
 
 
+def test_help_names_the_pane_that_key_0_leaves_out() -> None:
+    line = texts(views.small(), help=True)[1]
+    assert line.rstrip() == " 0            all panes except holders; Escape also removes the filter"
+    assert not any("Holders" in each for each in texts(views.small(), size=(80, 60)))
+
+
 def test_help_shows_about_lines() -> None:
     about = ["page: http://127.0.0.1:10255/", *views.HOSTILE]
     drawn = draw(views.small(), ScreenState(help=True), 80, 24, Shown(()), "", about)

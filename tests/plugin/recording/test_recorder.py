@@ -323,3 +323,21 @@ def test_existing_file_is_never_overwritten(directory, plugin_dir, kubelet):
     ):
         Recorder(path, kubelet.directory, kubelet.directory)
     assert path.read_text() == "precious"
+
+
+def test_recorder_that_never_started_can_be_stopped(directory, kubelet):
+    file = directory / "r.ndjson"
+    recorder = Recorder(file, kubelet.directory)
+    assert recorder.calls == 0
+    recorder.stop()
+    recorder.stop()
+    assert not recorder.plugin_dir.exists() and not file.exists()
+
+
+def test_failed_start_removes_the_plugin_directory(directory, kubelet):
+    recorder = Recorder("/nowhere/r", kubelet.directory)
+    with pytest.raises(RecordingError, match=r"^cannot write /nowhere/r: No such file"):
+        recorder.start()
+    assert not recorder.plugin_dir.exists()
+    assert recorder.calls == 0
+    recorder.stop()

@@ -1,6 +1,7 @@
 """Scripts from documents: the meaning of the fields, and the errors."""
 
 import json
+import math
 
 import pytest
 
@@ -226,13 +227,33 @@ INVALID = [
     ({"kubelet_version": 1.3}, "kubelet_version: invalid kubelet version 1.3: use"),
     ({"kubelet_version": "1.2"}, "kubelet_version: unknown kubelet version '1.2': use "),
     ({"rate_limit": {"qps": 0}}, "rate_limit.qps: expected a number above 0, not the number 0"),
+    (
+        {"rate_limit": {"qps": math.inf}},
+        "rate_limit.qps: expected a number above 0, not an infinite number",
+    ),
+    (
+        {"rate_limit": {"qps": 10**400}},
+        "rate_limit.qps: expected a number above 0, not a very large number",
+    ),
     ({"rate_limit": {"burst": 1.5}}, "rate_limit.burst: expected a whole number of at least 1"),
+    (
+        {"rate_limit": {"burst": 10**400}},
+        "rate_limit.burst: expected a whole number of at least 1, not a very large number",
+    ),
     ({"faults": ["no-such"]}, "faults[0]: unknown fault 'no-such': use one of "),
     ({"faults": ["restart:on=call"]}, "faults[0]: "),
     ({"faults": ["reject-register"]}, "faults[0]: fault reject-register needs a kubelet, which"),
     (
         {"steps": [{"after": -1}]},
         "steps[0].after: expected a number of at least 0, not the number -1",
+    ),
+    (
+        {"steps": [{"after": math.inf}]},
+        "steps[0].after: expected a number of at least 0, not an infinite number",
+    ),
+    (
+        {"steps": [{"after": 10**400}]},
+        "steps[0].after: expected a number of at least 0, not a very large number",
     ),
     (
         {"steps": [{}], "repeat": True},
