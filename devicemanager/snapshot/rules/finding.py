@@ -54,7 +54,7 @@ class Kind(enum.StrEnum):
 
 @attrs.frozen
 class Finding:
-    """Problem that a rule has found on a node. All facts in its texts are in the snapshot."""
+    """One problem that a rule has found on a node. All facts in its texts are in the snapshot."""
 
     kind: Kind
     severity: Severity
