@@ -1,8 +1,11 @@
 """The kubelet's file ``kubelet_internal_checkpoint``: model, exact text, checksum and storage.
 
-The package does not import ``devicemanager``: ``checkpoint.load(path)`` reads the file of any
-kubelet since v1.20. It treats a plugin's protobuf response as opaque bytes, and it does not
-interpret entries: which devices a pod may use is decided elsewhere.
+The file contains entries and resources. An entry has the devices of one resource that are
+allocated to one container. A resource has the IDs of its healthy devices.
+
+``checkpoint.load(path)`` reads the file of any kubelet since v1.20. The package does not import
+``devicemanager``. It treats a plugin's protobuf response as opaque bytes, and does not decide which
+devices a pod may use.
 
 In:   entries and registered devices (``Checkpoint``), or the bytes of a file.
 Out:  the bytes that a kubelet would write, durably on disk; or the contents of a file. From a

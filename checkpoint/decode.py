@@ -12,8 +12,8 @@ import attrs
 
 @attrs.frozen
 class Number:
-    """Text of a JSON number. It is not converted, because Go accepts 1 as an integer, but not 1.0
-    and 1e0."""
+    """A number in JSON, as the exact text. Go's decoder accepts ``1`` as an integer, but rejects
+    ``1.0`` and ``1e0``; only the text shows the difference."""
 
     text: str
 
@@ -32,8 +32,8 @@ Object: TypeAlias = dict[str, Value]
 class Problem(Exception):
     """Error in the text of a checkpoint. The message does not name the file.
 
-    ``position`` is the character up to which the text is valid JSON. ``position`` is None if the
-    JSON syntax is valid but the contents are wrong.
+    ``position`` is the index of the character at which the JSON syntax is wrong. It is None for any
+    other error, such as wrong contents.
     """
 
     def __init__(self, text: str, position: int | None = None) -> None:
@@ -81,7 +81,7 @@ def decode_text(text: str) -> Value:
 
 def decode_at(text: str, start: int) -> tuple[Value, int]:
     """Decode the JSON value at position ``start``; return the value and its end position. Raises
-    Problem if there is no valid value."""
+    Problem if the text at ``start`` is not a valid JSON value."""
     try:
         value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
@@ -148,5 +148,5 @@ def readable_part(text: str, position: int) -> tuple[str, int]:
 
 
 def shown(key: str) -> str:
-    """Return a JSON key in quotes for an error message, cut after 60 characters."""
+    """Return a JSON key in quotes for an error message. A key longer than 60 characters is cut."""
     return json.dumps(key if len(key) <= 60 else f"{key[:60]}…")

@@ -1,5 +1,5 @@
-"""Checkpoint in memory. After a change, the cost of rendering it again depends only on the size of
-the change."""
+"""Keep a checkpoint in memory, and render it as the contents of its file. After a change, the cost
+of rendering depends on the size of the change, not of the file."""
 
 # Theory of operation. Every admission waits for a write of the checkpoint, and its checksum covers
 # the whole text: half a megabyte with a thousand pods. Hashing all of it for every write would cost
@@ -77,12 +77,12 @@ class Document:
 
     @property
     def registered(self) -> RegisteredDevices:
-        """RegisteredDevices as last set. Callers must not modify it."""
+        """The mapping that was last passed to ``set_registered``. Callers must not modify it."""
         return self._registered
 
     def set_registered(self, registered: RegisteredDevices) -> None:
-        """Set the registered devices: for each resource, the IDs of its healthy devices in file
-        order. Only resources that have changed are rendered again."""
+        """Set the registered devices: a mapping from resource names to the IDs of healthy devices.
+        The file keeps the order of the IDs. Only changed resources are rendered again."""
         if registered != self._registered:
             self._registered = dict(registered)
 
@@ -145,9 +145,9 @@ class _Rendering:
     pods: tuple[Rendered, ...] = ()
     blocks: list[_Block] = attrs.field(factory=list)
     ends: list[int] = attrs.field(factory=list)
-    """For each block, the number of pods up to its end."""
+    """For each block of pods, the number of pods in this block and all blocks before it."""
     states: list[int] = attrs.field(factory=list)
-    """Hash state at the end of each block."""
+    """For each block of pods, the hash state (``fnv``) after the text of the block."""
 
     def up_to(self, count: int, pods: tuple[Rendered, ...]) -> _Rendering:
         """Return a new rendering with those blocks that contain only the first ``count`` pods."""

@@ -25,8 +25,8 @@ class CheckpointNotFound(CheckpointError):
 
 
 class CheckpointUnreadable(CheckpointError):
-    """Error for a checkpoint file that exists but cannot be read. ``__cause__`` is the OSError, if
-    there is one."""
+    """Error for a checkpoint file that exists but cannot be read. If an OSError is the reason,
+    ``__cause__`` is this error."""
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(source, reason)

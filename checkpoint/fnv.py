@@ -1,4 +1,7 @@
-"""Compute the 32-bit FNV-1a hash with a C library, starting from any hash state."""
+"""Compute the 32-bit FNV-1a hash with a C library, starting from any hash state.
+
+A hash state is the hash of all bytes so far. The hash can be continued from it with more bytes.
+"""
 
 # Theory of operation. The C library (fnv-hash-fast) hashes only whole texts, starting from FNV's
 # fixed initial state. A document that changes piece by piece needs two more operations: continue
@@ -85,8 +88,8 @@ def step(state: int, byte: int) -> int:
 
 
 class Effect:
-    """Text whose effect on hash states is cached. The text is hashed only once for all states with
-    the same low byte."""
+    """Text that is hashed from several hash states, with a cache. All states with the same low
+    byte share one cached value, so the text is hashed at most 256 times."""
 
     __slots__ = ("_constants", "_mask", "_parts", "_power")
 

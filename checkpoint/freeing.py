@@ -26,8 +26,8 @@ afterwards. None stops the thread."""
 class Freeing:
     """Thread that frees replaced files. It starts with the first file and stops in ``close``.
 
-    Thread-safe. An exception such as Ctrl-C can interrupt a caller at any line; other callers then
-    do not wait for the interrupted caller.
+    Thread-safe. If a caller is interrupted, for example by Ctrl-C, its call may end at any line.
+    Even then, no other caller waits for it.
     """
 
     def __init__(self, files: FileOperations | None = None) -> None:

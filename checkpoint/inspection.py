@@ -72,8 +72,9 @@ class Inspection:
     expected: int
     """Checksum computed from the contents that could be read."""
     lost: tuple[str, ...] = ()
-    """One line for each entry or resource that could not be read: the reason, or the names in its
-    text. Entries behind the end of a truncated file are unknown and have no line."""
+    """One line for each entry or resource that could not be read. The line has the reason, or the
+    names that are still readable, such as the pod UID. Entries that were cut off with the end of
+    the file are unknown and have no line."""
     is_text: bool = True
     """True if the file is UTF-8. Otherwise invalid bytes were read as U+FFFD."""
 

@@ -7,9 +7,9 @@ show that the file is damaged.
 
 Each entry has a map from NUMA nodes to device IDs. Kubelets up to v1.19 wrote a list of device IDs
 in its place. Kubelets from v1.22 to v1.30 can also read this older format, which is called ``v1``
-here. The checksum of a ``v1`` file is computed from a text that has the list in place of the map.
-The type names in this text are those of the newer format (``checkpointDataV1.checksum``,
-pkg/kubelet/cm/devicemanager/checkpoint/checkpointv1.go, v1.22).
+here. The checksum of a file is the hash of Go's debug output of its contents. For a ``v1`` file,
+this output has the list in place of the map, but the type names of the newer format
+(``checkpointDataV1.checksum``, pkg/kubelet/cm/devicemanager/checkpoint/checkpointv1.go, v1.22).
 """
 
 from __future__ import annotations
@@ -161,15 +161,15 @@ def _bytes(value: Value, where: str) -> bytes | None:
 
 
 def read_strings(value: Value, where: str) -> tuple[str, ...] | None:
-    """Return the JSON list of strings ``value``; None for null. ``where`` names the list in errors.
-    Raises Problem for any other value."""
+    """Return the items of a JSON list of strings; None for null. Raises Problem for any other
+    value. ``where`` is the name of the list in errors."""
     items = read_list(value, where)
     return None if items is None else tuple([read_string(item, where) for item in items])
 
 
 def read_string(value: Value, where: str) -> str:
-    """Return the JSON string ``value``; an empty string for null. Lone surrogates become U+FFFD.
-    Raises Problem for any other value."""
+    """Return the text of a JSON string, in which lone surrogates become U+FFFD; an empty string for
+    null. Raises Problem for any other value."""
     if isinstance(value, str):
         return value if value.isascii() else _without_surrogates(value)
     if value is None:
@@ -182,15 +182,15 @@ def _without_surrogates(text: str) -> str:
 
 
 def read_list(value: Value, where: str) -> list[Value] | None:
-    """Return the JSON list ``value``; None for null. Raises Problem for any other value."""
+    """Return ``value`` if it is a JSON list; None for null. Raises Problem for any other value."""
     if value is None or isinstance(value, list):
         return value
     _mistyped(value, where, "a list")
 
 
 def read_object(value: Value, where: str) -> Object | None:
-    """Return the JSON object ``value``; None for null. Raises Problem for any other value, and for
-    a duplicate key."""
+    """Return ``value`` if it is a JSON object; None for null. Raises Problem for any other value,
+    and for an object with a duplicate key."""
     if value is None or isinstance(value, dict):
         return value
     if isinstance(value, Repeated):

@@ -1,4 +1,4 @@
-"""Share durable writes of one file among concurrent callers."""
+"""Write a file durably for concurrent callers. Callers that wait at the same time share a write."""
 
 # Theory of operation. Every admission changes the state in memory and must not return before the
 # change is on disk. A durable write takes milliseconds. If each of 50 concurrent admissions wrote
@@ -72,7 +72,7 @@ class Writer:
         written: Callable[[], None] = lambda: None,
     ) -> None:
         """``render`` returns the contents to write. ``written`` is called after each successful
-        write, without the lock held."""
+        write; other writes do not wait for it."""
         self._store = store
         self._render = render
         self._written = written

@@ -102,8 +102,8 @@ class FileStore:
         """Move the file to ``<name>.corrupt-N`` with the first free number N, and return the new
         path. No existing file is overwritten.
 
-        Raises CheckpointNotFound if there is no file, or CheckpointWriteError if it cannot be
-        moved.
+        Raises CheckpointNotFound if the file does not exist, and CheckpointWriteError if it cannot
+        be moved.
         """
         if not os.path.lexists(self._place):
             raise CheckpointNotFound(self._place)
@@ -118,10 +118,10 @@ class FileStore:
         return Path(aside)
 
     def remove_leftovers(self) -> None:
-        """Remove temporary files of writers that were killed.
+        """Remove temporary files that were left when a process was killed during a write.
 
-        Must be called at start, while no other process writes to the directory. Temporary files
-        that cannot be removed are harmless and remain.
+        Call this before the first write, while no other process writes to the directory. Temporary
+        files that cannot be removed are harmless and remain.
         """
         with contextlib.suppress(OSError), os.scandir(self.directory) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):

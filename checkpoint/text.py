@@ -44,7 +44,7 @@ class Rendered:
 
 
 def join(parts: Sequence[Rendered]) -> Rendered:
-    """Join rendered elements of a list or map to one piece."""
+    """Return the rendered elements of a list or map as one piece, with separators between them."""
     if len(parts) == 1:
         return parts[0]
     return Rendered(
@@ -80,8 +80,8 @@ def render_resource(name: str, ids: Sequence[str] | None) -> Rendered:
 
 
 def render_registered(resources: Sequence[Rendered] | None) -> Rendered:
-    """Render the text between the entries and the checksum. ``resources`` are rendered elements of
-    RegisteredDevices, sorted by name."""
+    """Render the field RegisteredDevices, which follows the entries. ``resources`` are the rendered
+    elements of this field, sorted by name."""
     if resources is None:
         json, hashed = b"null", b"<nil>"
     else:
@@ -91,7 +91,7 @@ def render_registered(resources: Sequence[Rendered] | None) -> Rendered:
 
 
 def json_end(checksum: int) -> bytes:
-    """Return the text of the file after RegisteredDevices, with this checksum."""
+    """Return the end of the file: the text after RegisteredDevices, with this checksum."""
     return b'},"Checksum":%d}' % checksum
 
 

@@ -4,12 +4,13 @@ Theory of operation. A device plugin is a process that registers with a kubelet 
 socket. It advertises devices, and answers Allocate when a pod requests them. This package
 implements both sides of that socket. Its subpackages:
 
-* ``core``: the decisions of a kubelet, as pure functions and values, and the tables of versions.
+* ``core``: the decisions of a kubelet, as pure functions and values, and tables of the differences
+  between kubelet versions.
 * ``kubelet``: the mock kubelet: servers, directories, pods. ``MockKubelet`` is the entry point.
-* ``plugin``, ``driver``: the side of device plugins and of DRA drivers. Each has a framework, and
-  simulated and recorded programs.
-* ``claims``: allocation of structured claims and of ResourceClaims. ``objects``: Kubernetes
-  objects as input and output.
+* ``plugin``, ``driver``: frameworks for writing device plugins and DRA drivers. They also contain
+  simulated plugins and drivers, and ones that replay a recording.
+* ``claims``: allocation of DeviceClaims (docs/claims.md) and of ResourceClaims. ``objects``:
+  Kubernetes objects as input and output.
 * ``events``: what happens in a kubelet. ``faults``: fault injection. ``io``: clock and files.
 * ``apiserver``: an API server for tests. ``client``: the client of an API server.
 * ``control``: the control API and its client. ``observe``: terminal, web page, metrics.
@@ -20,7 +21,7 @@ Invariant: imports point in one direction, from ``cli`` down to ``core`` (``[too
 pyproject.toml). docs/architecture.md describes the whole.
 
 Every pytest session with the installed pytest plugin imports ``devicemanager``, so the import
-must be fast: the names below are loaded when they are first used.
+must be fast: each public name is loaded when it is first used.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The kubelet's APIs for node agents: which devices are allocated to which pod, and which pods run.
 
 Theory of operation. Node agents call ``List``, ``GetAllocatableResources`` and ``Get`` on a unix
-socket. On the server's side, a :class:`Source` supplies values with a version number. The package
-defines its interface, and implements it only for tests (:class:`MemorySource`). ``View`` encodes
-the values once per version. It encodes a pod only if the pod's object is new. ``Service`` applies
-the rate limit, counts calls and selects the response. ``PodResourcesServer`` makes the service
-available over gRPC. ``PodResourcesClient`` calls the API of any kubelet and returns the same types
-of values.
+socket. On the server's side, a :class:`Source` supplies values with a version number. This class is
+an interface, which the package implements only for tests (:class:`MemorySource`). ``View`` encodes
+the values once per version, and reuses the encoded pods whose objects have not changed. ``Service``
+applies the rate limit, counts calls and selects the response. ``PodResourcesServer`` makes the
+service available over gRPC. ``PodResourcesClient`` calls the API of any kubelet, and returns values
+of the same types.
 
 ``pods_api`` has the Pods API in the same form. Both APIs use ``running``, ``connection`` and the
 errors.

@@ -114,7 +114,7 @@ class _Counting(grpc.GenericRpcHandler):
 
 
 def disconnect_unread(bound: Path, seconds: float, wait: Callable[[float], object]) -> int:
-    """Disconnect the clients of a socket that do not read. Return their number.
+    """Disconnect those clients of a socket that do not read their responses; return their number.
 
     ``bound`` is the path to which the socket is bound. The connections are checked several times
     during ``seconds``. A client is disconnected if its connection is full at every check. ``wait``

@@ -26,8 +26,8 @@ class Counters:
     def __init__(
         self, kinds: Collection[str] = ("list", "get_allocatable", "get"), twice: str = ""
     ) -> None:
-        """``kinds`` are the methods that have separate metrics. Each call of the method ``twice``
-        adds 2 to the total, like GetAllocatableResources from v1.21 to v1.26."""
+        """``kinds``: the methods that have separate metrics. ``twice``: the method whose calls each
+        add 2 to the total, like GetAllocatableResources from v1.21 to v1.26; empty for none."""
         self._kinds = frozenset(kinds)
         self._twice = twice
         self._lock = threading.Lock()

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def pod_to_bytes(pod: Pod, *, grouped: bool = False) -> bytes:
     """Encode one pod as a field of a v1 ListPodResourcesResponse.
 
-    If ``grouped`` is true, each resource and NUMA node has one entry with all its devices, as in
-    v1.20. Otherwise each device ID has its own entries.
+    If ``grouped`` is true, one entry has all devices of a resource on a NUMA node, as in v1.20.
+    Otherwise, each entry has only one device ID.
     """
     # The concatenated bytes of several pods are a List response. A Get response has its pod under
     # the same field number, so the bytes of one pod are a Get response, too.

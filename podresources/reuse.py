@@ -1,4 +1,4 @@
-"""Reuse values derived from the elements of a sequence when only few elements change."""
+"""Reuse values that were computed from the elements of a sequence, if few elements have changed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ U = TypeVar("U")
 
 
 class Reuse(Generic[T]):
-    """Comparison of an old and a new sequence, to reuse values that were derived from the elements.
+    """Comparison of an old and a new sequence, by which values for unchanged elements are reused.
 
-    One comparison can update several lists of derived values. It is fast if few elements differ:
+    One comparison can update several lists of values, each with one value per element of the old
+    sequence. It is fast if few elements differ:
     common leading and trailing elements are found and copied without a loop in Python.
     """
 
@@ -25,10 +26,10 @@ class Reuse(Generic[T]):
         self._now = now[head : len(now) - tail]
 
     def values(self, values: Sequence[U], make: Callable[[T], U]) -> list[U]:
-        """Return a derived value for each element of the new sequence.
+        """Return the values for the elements of the new sequence.
 
-        ``values`` are the derived values of the old sequence. An element that is the same object in
-        both sequences keeps its value. ``make`` returns the value of any other element.
+        ``values`` are the values for the elements of the old sequence. An element that is the same
+        object in both sequences keeps its value. ``make`` computes the value of any other element.
         """
         old = values[self._head : self._end]
         known = dict(zip(map(id, self._before), old, strict=True))

@@ -123,7 +123,8 @@ class RateLimit:
 
 
 Answer = Callable[[Method, bytes], bytes]
-"""Function from method and request bytes to response bytes. It may raise :class:`Rejection`."""
+"""Function that takes a method and the bytes of a request, and returns the bytes of the response.
+It may raise :class:`Rejection`."""
 
 
 def _answer(method: Method, request: bytes) -> bytes:

@@ -137,7 +137,7 @@ def target(path: Path) -> str:
 
 
 def prepare(path: Path) -> None:
-    """Create the directory of a socket path (mode 0750, as the kubelet) and remove a stale socket.
+    """Create the directory of a socket (mode 0750, as in the kubelet), and remove a stale socket.
 
     Raises SocketPathError for an invalid path, SocketInUse if a process is listening on the socket,
     and ServeError for other problems.
@@ -160,7 +160,7 @@ def published(path: Path, mode: int = _MODE) -> Iterator[Path]:
     """Yield a temporary path to listen on. At the end of the block, the socket appears as ``path``
     with ``mode``.
 
-    Raises ServeError if no socket can be created, and SocketInUse if another server was faster.
+    Raises ServeError if no socket can be created, and SocketInUse if ``path`` exists by then.
     """
     # The kubelet listens on a temporary name, too, and renames it (``CreateListener``,
     # pkg/kubelet/util, v1.32). Linking has two advantages over renaming. First, it fails if

@@ -18,7 +18,8 @@ class FindingKind(StrEnum):
     """Two claims use the same device or the same share of a device. This is valid only for claims
     with admin access."""
     REPEATED_DEVICE = "repeated-device"
-    """A claim lists a device more than once. Kubelets before v1.37 write this after a retry."""
+    """A claim lists a device more than once. Kubelets before v1.37 write this when they prepare the
+    claim again."""
     REPEATED_CLAIM = "repeated-claim"
     """Two entries have the same namespace and name. A kubelet reads the last one."""
     NO_PODS = "no-pods"

@@ -45,14 +45,14 @@ class Inspection:
     """Reasons for which a kubelet would reject the file, one line each; empty if a kubelet accepts
     it."""
     found: int | None
-    """Checksum in the file; None if it is invalid or possibly damaged. For a file without a
-    checksum, this is the checksum of an empty list, as in the kubelet."""
+    """Checksum in the file; None if it is invalid or possibly damaged. If the file has no checksum,
+    this is the checksum of an empty list of claims, which the kubelet then assumes."""
     expected: int
     """Checksum of the text in ``Data``; if ``is_complete`` is false, checksum of the claims that
     could be read."""
     lost: tuple[str, ...] = ()
-    """One line for each claim that could not be read. Claims behind the end of a truncated file
-    are unknown and have no line."""
+    """One line for each claim that could not be read. Claims that were
+    cut off with the end of the file are unknown and have no line."""
     is_text: bool = True
     """True if the file is UTF-8. Otherwise invalid bytes were read as U+FFFD."""
     share_ids: bool = True

@@ -1,7 +1,8 @@
 """Contents of the file as Python values. None stands for Go's nil.
 
-The protocols have the same fields as the classes. So a kubelet can write its own claim objects
-without converting them.
+``DeviceLike``, ``DriverLike`` and ``ClaimLike`` are interfaces (``typing.Protocol``). They have the
+fields of ``Device``, ``DriverState`` and ``ClaimState``. Objects of any class with these fields can
+be written to the file, without converting them first.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ class Device:
 
 @attrs.frozen
 class DriverState:
-    """State of one driver for a claim: the devices that it has prepared."""
+    """State of one driver for a claim: the devices that the driver has prepared."""
 
     devices: tuple[Device, ...] | None = None
     """Prepared devices; None before the driver's first response."""
     skips: tuple[str, ...] = ()
-    """``skipNodeOperations`` (since v1.37): calls of the driver that the devices do not need."""
+    """``skipNodeOperations`` (since v1.37): RPCs that the kubelet does not send to the driver,
+    because the devices do not need them."""
 
 
 @attrs.frozen
@@ -57,7 +59,7 @@ class State:
 
 
 class DeviceLike(Protocol):
-    """A device with the fields of ``Device``."""
+    """Interface of a prepared device: the fields of ``Device``, in any class."""
 
     @property
     def pool(self) -> str: ...
@@ -72,7 +74,7 @@ class DeviceLike(Protocol):
 
 
 class DriverLike(Protocol):
-    """A driver's state with the fields of ``DriverState``."""
+    """Interface of the state of one driver: the fields of ``DriverState``, in any class."""
 
     @property
     def devices(self) -> Sequence[DeviceLike] | None: ...
@@ -81,7 +83,7 @@ class DriverLike(Protocol):
 
 
 class ClaimLike(Protocol):
-    """A claim with the fields of ``ClaimState``."""
+    """Interface of a prepared claim: the fields of ``ClaimState``, in any class."""
 
     @property
     def namespace(self) -> str: ...

@@ -2,9 +2,9 @@
 
 The kubelet unmarshals into an object that already contains an empty list and the checksum of this
 list (``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go). If the file lacks a field, the
-field keeps this value, so ``{}`` is a valid file. A file of a kubelet before v1.32 has no ``Data``,
-so the list stays empty. The checksum in the file is not that of an empty list, so the file is
-corrupt.
+object keeps the value that it had before, so ``{}`` is a valid file. A file of a kubelet before
+v1.32 has a checksum, but no ``Data``. The list then stays empty. The checksum in the file does not
+match an empty list, so the file counts as corrupt.
 
 Unlike Go, the parser rejects bytes that are not UTF-8, and duplicate keys. No kubelet writes
 these.
@@ -159,10 +159,13 @@ def _checksum(value: Value) -> int | None:
 def kubelet_error(data: bytes) -> tuple[str, str] | None:
     """Return the error with which a kubelet rejects the file; None if the kubelet accepts it.
 
-    The error is a pair: the damaged part and the message. The part is ``data`` for the text in
-    ``Data``, and ``file`` for anything else. If the part is not JSON, the message is Go's. For a
-    wrong checksum, and for a duplicate key outside ``Data``, it is ``checkpoint is corrupted``. For
-    an invalid field in ``Data``, it is only similar to Go's.
+    The error is a pair: the damaged part, and the message. The part is ``data`` if the text in
+    ``Data`` is damaged, and ``file`` in all other cases.
+
+    * If the part is not JSON, the message is that of Go's JSON decoder.
+    * If the checksum is wrong, or if a key outside ``Data`` occurs twice, the message is
+      ``checkpoint is corrupted``.
+    * If a field in ``Data`` is invalid, the message is only similar to Go's.
     """
     if error := syntax_error(data):
         return "file", error

@@ -21,9 +21,9 @@ _EMPTY: Final = re.compile(rb"\s*\{\s*\}\s*")
 def is_state_file(data: bytes, name: str = "") -> bool:
     """True if ``data`` is a state file of the DRA manager, of any version and perhaps damaged.
 
-    The first known key in ``data`` decides, because a checkpoint of the device manager has other
-    keys. If ``data`` has no known key, the file's name ``name`` decides. ``{}`` is a state file,
-    except under the name of a checkpoint.
+    State files and checkpoints of the device manager have different keys. The first key in
+    ``data`` that belongs to one of these formats decides. If ``data`` has no such key, the file's
+    name ``name`` decides. ``{}`` is a state file, unless ``name`` is the name of a checkpoint.
     """
     ours, others = _OURS.search(data), _OTHERS.search(data)
     # A device or claim can be named like a key of the other format, so the first key decides.

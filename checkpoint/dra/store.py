@@ -16,8 +16,8 @@ STATE_NAME: Final = "dra_manager_state"
 
 
 class StateStore(FileStore):
-    """Storage of the DRA manager's state file in one directory. Its default durability is that of
-    ``FileStore``."""
+    """Storage of the DRA manager's state file in one directory. The default durability is that of
+    the kubelet (``Durability.KUBELET``)."""
 
     def __init__(
         self,

@@ -44,8 +44,8 @@ _CLOSE: Final = b"]}"
 def dumps(state: State, *, share_ids: bool = True) -> bytes:
     """Return the contents of the file, byte for byte as a kubelet writes them.
 
-    ``share_ids`` is False for kubelets before v1.35. Raises UnicodeEncodeError if a text contains a
-    lone surrogate.
+    ``share_ids``: False omits the field ``ShareID``, as kubelets before v1.35 do. Raises
+    UnicodeEncodeError if a text contains a lone surrogate.
     """
     return StateDocument(share_ids=share_ids).render(state.claims)
 
@@ -62,7 +62,7 @@ class StateDocument:
     """
 
     def __init__(self, *, share_ids: bool = True) -> None:
-        """``share_ids`` is False for kubelets before v1.35."""
+        """``share_ids``: False omits the field ``ShareID``, as kubelets before v1.35 do."""
         self._share_ids = share_ids
         # The claims of the last call, and the two texts of each. Changes replace parts of the
         # lists, so the cost of a call hardly depends on the number of claims.
@@ -71,8 +71,8 @@ class StateDocument:
         self._outer: list[bytes] = []
 
     def render(self, claims: Sequence[ClaimLike] | None) -> bytes:
-        """Return the contents of the file with the claims in the given order. None is written as
-        ``null``."""
+        """Return the contents of the file with the claims in the given order. If ``claims`` is
+        None, the file has ``null`` in place of the list."""
         return b"".join(self.parts(claims))
 
     def parts(self, claims: Sequence[ClaimLike] | None) -> list[bytes]:

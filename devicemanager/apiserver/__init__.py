@@ -20,14 +20,14 @@ Out: responses and watch events, as those of a real API server.
 6. ``store``: objects in memory, one version counter, and the changes for watches (``watch``).
 7. ``request_log``: requests and status codes, for assertions of tests.
 
-``Controllers`` (``controllers``, ``scheduler``, ``claim_controller``) are the node lifecycle, Job
-and claim controllers and the scheduler. They run on threads of the same process.
+``Controllers`` runs the scheduler and three controllers (node lifecycle, Jobs, claims) on threads
+of the same process (modules ``controllers``, ``scheduler``, ``claim_controller``).
 
 Invariants:
 * Stored objects are never modified: a change stores a new object with a new version.
 * Every change is made with the store's lock held, so a watch gets all changes in version order.
-* All data is in memory. All users have one role. The only admission rules are those for Nodes and
-  Pods. Use the server for tests and demos only.
+* All data is in memory. All users have the same role. The only admission rules are those for Nodes
+  and Pods. Use the server for tests and demos only.
 
 The tests in tests/cluster/peers run on this server and on a real control plane. The requests in
 tests/apiserver/real_answers are sent to both.

@@ -1,8 +1,8 @@
-"""Authorization of requests: one role for all users, and the Node authorizer for nodes.
+"""Authorization of requests: all users have the same role; nodes have the Node authorizer.
 
-The Node authorizer and the role ``system:node`` follow
-plugin/pkg/auth/authorizer/node/node_authorizer.go and rbac/bootstrappolicy/policy.go (v1.32),
-for the resources of the fake API server.
+The Node authorizer follows plugin/pkg/auth/authorizer/node/node_authorizer.go (v1.32). The role
+``system:node`` follows rbac/bootstrappolicy/policy.go (v1.32). Both have rules only for the
+resources of the fake API server.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Permissions:
 
 
 def permission_for(verb: str, target: Target) -> Permission:
-    """Return the permission that a request with this verb and target needs."""
+    """Return the permission that a request needs: for ``verb`` on the resource of ``target``."""
     return Permission(target.kind.group, target.resource, verb)
 
 

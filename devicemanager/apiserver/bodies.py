@@ -36,7 +36,7 @@ _LIST: Final = (
 def parsed(target: Target, method: str, body: bytes, content: str) -> Any:
     """Return the object in a body, or the steps of a JSON patch.
 
-    Return ``{}`` if the body is empty and the method is not POST or PUT.
+    If the body is empty, return ``{}``; for POST and PUT, an empty body is an error.
 
     ``content``: the header ``Content-Type``, which names the encoding of the body. Raises
     StatusError if the encoding is unknown, or if the body cannot be decoded.
@@ -137,10 +137,10 @@ def typed(target: Target, value: Object, *, strict: bool) -> Object:
 
 
 def typed_patch(target: Target, value: Object, patch: Object | None, *, strict: bool) -> Object:
-    """Check the result ``value`` of a patch, and return it, as ``typed`` does.
+    """Check the object ``value`` that a patch has produced, and return it, as ``typed`` does.
 
-    ``patch``: the patch if it is a strategic merge patch, else None. The error message contains a
-    strategic merge patch; for another patch, it contains the result.
+    ``patch``: the strategic merge patch that produced the object; None for any other kind of patch.
+    The error message contains ``patch``, or the object if ``patch`` is None.
     """
     try:
         return _typed(target, value, strict)

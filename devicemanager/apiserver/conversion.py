@@ -3,8 +3,9 @@
 Objects are stored at one version. Requests and responses can use another version:
 
 * ``resource.k8s.io/v1beta2`` has the same fields as v1.
-* In ``resource.k8s.io/v1beta1``, the fields of a device are in the field ``basic``, except its
-  name. The fields that v1 has in ``exactly`` are directly in the device request of a claim.
+* In ``resource.k8s.io/v1beta1``, a device has a name and the field ``basic``, which contains all
+  other fields of the device. The fields that v1 has in ``exactly`` are directly in the request of
+  a claim.
 * ``events.k8s.io/v1`` has the events of the core group with other field names.
 
 Fields without an equivalent are copied, so no data is lost (``pkg/apis/resource/v1beta1``,

@@ -55,10 +55,10 @@ class Faults:
         times: int | None = None,
         probability: float = 1.0,
     ) -> None:
-        """Add a fault: respond to matching requests with the status code ``code``.
+        """Add a fault: respond with the status code ``code`` if ``matches(request)`` returns True.
 
-        The fault fires for a matching request with the given probability, and at most ``times``
-        times; without ``times``, the number is not limited.
+        The fault fires for such a request with the given probability, and at most ``times`` times.
+        If ``times`` is None, the number is not limited.
         """
         with self._lock:
             self._failures.append(_Failure(code, matches, times, probability))

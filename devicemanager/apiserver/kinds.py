@@ -25,7 +25,8 @@ class Kind:
     name: str
     namespaced: bool = True
     others: tuple[str, ...] = ()
-    """Other values of ``apiVersion`` at which clients can read and write the objects."""
+    """Values of ``apiVersion``, besides that of stored objects, at which clients can read and write
+    the objects."""
     subresources: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     """Short names, such as ``po``."""
@@ -171,7 +172,7 @@ class Kinds:
             self._kinds = tuple(each for each in self._kinds if each.qualified != qualified)
 
     def define(self, definition: Mapping[str, Any]) -> Kind:
-        """Add the kind of a CustomResourceDefinition, and return it.
+        """Add the kind that a CustomResourceDefinition defines, and return the kind.
 
         Raises ValueError if the definition has no group, names or served version.
         """
@@ -190,7 +191,7 @@ class Kinds:
         raise KeyError(name)
 
     def of(self, api_version: str, name: str) -> tuple[Kind, str] | None:
-        """Find the kind with a name such as ``Pod``. Return a pair: the kind, and ``api_version``.
+        """Return the kind with a name such as ``Pod``, in a pair with the given ``api_version``.
 
         Return None if the server does not serve the kind at this ``apiVersion``.
         """
@@ -257,5 +258,5 @@ _BUILT_IN: Final = Kinds()
 
 
 def target(path: str) -> Target | None:
-    """Parse an API path of a built-in kind; None if it names no known resource."""
+    """Parse an API path of a built-in kind. Return None if the path names no known resource."""
     return _BUILT_IN.target(path)

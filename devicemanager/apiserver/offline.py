@@ -61,9 +61,9 @@ def listed(value: Any) -> Iterator[Object]:
 
 
 def check_objects(values: Iterable[Object], rules: ResourceRules | None = None) -> Report:
-    """Check each object as the API server does when it is created.
+    """Check objects as the API server does when a client creates them, and return the problems.
 
-    The status of a claim is checked as in an update.
+    The status of a claim is checked as when a client updates it.
     """
     values = list(values)
     checker = _Checker(rules or ResourceRules(), _admin_labels(values))

@@ -192,4 +192,4 @@ PATCHES: Final = {
     STRATEGIC: strategic_merge,
     JSON_PATCH: json_patch,
 }
-"""Functions that apply a patch, by content type."""
+"""Mapping from the content type of a patch to the function that applies the patch."""

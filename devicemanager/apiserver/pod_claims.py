@@ -1,4 +1,6 @@
-"""Claims of the pods to schedule: allocation, reservation, extended resources.
+"""Allocate and reserve the ResourceClaims of pods, for the scheduler.
+
+This includes the claims for extended resources that DRA serves.
 
 In:  a pending pod and a node; the slices, classes and claims of a server.
 Out: a ``Plan``: the claims and their allocations. ``commit`` writes it to the server.
@@ -38,7 +40,8 @@ class Plan:
     allocated: tuple[Object, ...]
     """Claims that are already allocated."""
     new: tuple[tuple[Object, AllocationResult], ...]
-    """Claims with their new allocations. The claim for extended resources does not exist yet."""
+    """Claims with their new allocations. The server does not have the claim for extended resources
+    yet."""
     extended: ExtendedClaim | None
 
 
@@ -54,11 +57,11 @@ class PodClaims:
         self._claims = {_key(claim): claim for claim in server.all(_CLAIMS)}
 
     def why_not(self, pod: Object) -> str | None:
-        """Return the reason why the pod's claims are unusable on all nodes now.
+        """Return the reason why the pod's claims are not usable now, on any node.
 
-        Return None without such a reason.
+        Return None if the claims may be usable on some node.
 
-        A claim whose binding to devices has failed loses its allocation.
+        Also deallocate a claim whose devices could not be bound, so that it can get other devices.
         """
         for entry, name in dra_pods.claim_names(pod).items():
             if name is None:

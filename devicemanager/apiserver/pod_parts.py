@@ -1,8 +1,8 @@
 """The subresources ``resize`` and ``ephemeralcontainers`` of pods.
 
 Rules and texts follow ``ValidatePodResize`` and ``ValidatePodEphemeralContainersUpdate``
-(pkg/apis/core/validation, v1.37), and the admission plugin PodResizeValidator. Requests that a real
-API server rejects for other reasons are accepted.
+(pkg/apis/core/validation, v1.37), and the admission plugin PodResizeValidator. No other rules of a
+real API server are checked.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ Descriptor = Any
 """Descriptor of a message. Its class depends on the protobuf implementation."""
 
 INLINE: Final = "deviceConfiguration"
-"""Name of a message field that JSON omits: the fields of its value belong to the outer object in
-JSON."""
+"""Name of a field that exists only in protobuf. It contains a message whose fields are, in JSON,
+fields of the outer object."""
 
 KEEP_EMPTY: Final = frozenset(
     {

@@ -78,7 +78,7 @@ class RequestLog:
             self._bytes = 0
 
     def follow(self) -> Iterator[LoggedRequest]:
-        """Return an endless iterator over future requests. It waits for each request."""
+        """Return an endless iterator over future requests. It blocks until the next request."""
         with self._changed:
             return self._after(self._added)
 
@@ -103,11 +103,10 @@ class RequestLog:
     def wait_for(
         self, count: int = 1, *, timeout: float = 10.0, **fields: Any
     ) -> list[LoggedRequest]:
-        """Wait until the log has at least ``count`` matching requests, and return all of them.
+        """Wait until the log has ``count`` requests whose attributes have these values.
 
-        Requests before this call count, too.
-
-        Raises TimeoutError after ``timeout`` seconds.
+        Return all requests with these values. Requests before this call count, too. Raises
+        TimeoutError after ``timeout`` seconds.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._find(fields)) >= count, timeout):

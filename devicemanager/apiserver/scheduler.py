@@ -26,9 +26,9 @@ _NAMES: Final = (None, "", "default-scheduler")
 def schedule(server: FakeApiServer) -> None:
     """Bind each pending pod to a node where it fits.
 
-    Of several such nodes, choose the one with the smallest sum of pods and devices in use. Before a
-    pod is bound, its claims are allocated. An extended resource that no device plugin serves on the
-    node gets a claim.
+    If several nodes fit, choose the node on which the number of pods plus the number of devices in
+    use is smallest. Before a pod is bound, its claims are allocated. If no device plugin on the
+    node serves an extended resource of the pod, a claim for the resource is created.
     """
     pods = server.all("pods")
     pending = [pod for pod in pods if not pod["spec"].get("nodeName") and _is_pending(pod)]

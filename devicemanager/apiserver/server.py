@@ -1,8 +1,8 @@
 """HTTP server of the fake API server: HTTP/1.1 on loopback, with a thread per connection.
 
 Clients must not lock out each other. If too many connections are open, the server closes the one
-that has been idle for longest and accepts the new one. Watches have a lower limit than connections.
-A client that does not read is disconnected.
+that has been idle for longest and accepts the new one. The number of watches is limited, too, to
+less than the number of connections. A client that does not read is disconnected.
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ class FakeApiServer:
     def wait_for_change(self, version: int, seconds: float, until: Callable[[], bool]) -> None:
         """Wait up to ``seconds`` for a resource version newer than ``version``.
 
-        Return earlier if ``until`` returns True; ``wake`` causes a call of ``until``.
+        Return earlier if ``until`` returns True. It is called at first, and after each ``wake``.
         """
         self._store.after(version, seconds, until)
 

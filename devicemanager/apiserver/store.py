@@ -170,7 +170,7 @@ class Store:
             self.oldest = self.version
 
     def wake(self) -> None:
-        """Make all calls of ``after`` call their function ``until`` immediately."""
+        """Make each waiting call of ``after`` evaluate its argument ``until`` now."""
         with self.lock:
             self._changed.notify_all()
 

@@ -32,7 +32,7 @@ class StructureError(ValueError):
 
 
 def has_structure(api_version: str, kind: str) -> bool:
-    """True if the fields of objects of this version and kind are known."""
+    """True if this module knows the fields of the kind at this ``apiVersion``."""
     in_group = api_version.startswith(f"{RESOURCE_GROUP}/")
     return in_group and descriptor(api_version, kind) is not None
 

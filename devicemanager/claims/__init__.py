@@ -1,8 +1,8 @@
 """Structured claims: drivers publish devices, administrators define classes, users claim devices.
 
 Theory of operation. The API is ``devmgmtproto.k8s.io/v1alpha1``, the predecessor of
-``resource.k8s.io`` (dynamic resource allocation). A claim describes the devices that it
-needs by class, CEL constraints, amounts and matching attributes.
+``resource.k8s.io`` (dynamic resource allocation). A claim describes the devices that it needs:
+their class, constraints in CEL, amounts, and attributes that must be equal.
 
 In:  objects (pools, classes, claims, configs) from users, drivers and files; pods that name
      claims, from the kubelet.
@@ -22,7 +22,8 @@ Layers. Each layer imports only the layers listed above it:
 Invariants:
 
 * All claims of a pod are allocated together, or none.
-* No device is allocated exclusively twice. No allocation exceeds a budget or a capacity.
+* No device is allocated exclusively twice. No allocation exceeds the budget of a pool (shared
+  counters) or the capacity of a device.
 * An allocation is in the state file before the pod is admitted.
 * Republishing a pool does not affect allocated claims.
 * The same objects and the same calls give the same result.

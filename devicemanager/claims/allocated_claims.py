@@ -47,7 +47,7 @@ class ClaimView:
     users: Mapping[str, str] = attrs.field(factory=dict)
     """Names of the pods that use the claim, by UID."""
     is_deleted: bool = False
-    """True if the claim is removed as soon as no pod uses it."""
+    """True if the claim is being deleted: it is removed when no pod uses it any more."""
     missing: tuple[DeviceKey, ...] = ()
     """The claim's devices that no pool offers any more; they count as unhealthy."""
 
@@ -199,7 +199,7 @@ class AllocatedClaims:
             self.pod_versions[pod] = self.version
 
     def allocate(self, found: Found | None) -> tuple[str, ...]:
-        """Record the devices in ``found``, and return the claims that got devices.
+        """Record the devices that a search found; return the claims that got devices.
 
         If ``found`` is None, record nothing and return no claims.
 
@@ -219,10 +219,11 @@ class AllocatedClaims:
                 raise ClaimsError(f'DeviceClaim "{claim}" is being deleted: use another claim')
 
     def reserve(self, uid: str, name: str, claims: Sequence[str], found: Found | None) -> None:
-        """Record the devices that a search found for a pod's claims, then reserve all claims.
+        """Record the devices that a search found for a pod's claims, then reserve these claims for
+        the pod.
 
-        Raises ClaimsError, and changes nothing, if a claim is being deleted or was changed during
-        the search, or if the devices are not available any more.
+        Raises ClaimsError, and changes nothing, in three cases: a claim is being deleted, a claim
+        was changed during the search, or the devices are not available any more.
         """
         self.check_not_deleted(uid, claims)
         new = self.allocate(found)
@@ -244,8 +245,9 @@ class AllocatedClaims:
     def remove_pods(self, pods: Iterable[str], also_allocated_before: bool) -> tuple[str, ...]:
         """Remove pods (UIDs) from the users of their claims, and return these claims.
 
-        Claims that no other pod uses are then released. ``also_allocated_before``: False to release
-        only claims that the pods' running admissions have allocated, and deleted claims.
+        Claims that no other pod uses are then released. If ``also_allocated_before`` is False, a
+        claim that was allocated before the pods' running admissions is kept, unless it is being
+        deleted.
         """
         uids = tuple(pods)
         new = {claim for pod in uids for claim in self._new.pop(pod, ())}

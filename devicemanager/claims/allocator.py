@@ -1,6 +1,6 @@
-"""Allocate and release claims of the API: search for devices and write them into the status.
+"""Allocate and release DeviceClaims: search for devices, and write them into a claim's status.
 
-In:  the objects of a store, a ledger, and names of claims.
+In:  the objects of a store, a ledger of allocated devices, and names of claims.
 Out: claims with ``status.allocations``, or an error that leaves everything unchanged.
 """
 
@@ -26,7 +26,7 @@ from devicemanager.claims.v1alpha1 import objects as api
 
 
 class Allocator:
-    """Allocator of the claims in a store; a ledger records the devices. Not thread-safe."""
+    """Allocator of the claims in a store; its ledger records allocated devices. Not thread-safe."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class Allocator:
     def allocate(self, ids: Sequence[str], node: str) -> tuple[str, ...]:
         """Allocate claims together on a node; return the claims that were not allocated before.
 
-        Raises DoesNotFit if the claims do not fit now, TryAgain if the search reached its limits,
-        and another ClaimsError for a claim that can never be allocated. An error leaves everything
-        unchanged.
+        Raises DoesNotFit if the claims do not fit now, and TryAgain if the search reached its
+        limits. Raises another ClaimsError for a claim that can never be allocated. An error leaves
+        everything unchanged.
         """
         new = self.pending(ids)
         return self.commit(self.snapshot(new, node).search()) if new else ()

@@ -31,14 +31,15 @@ class AttributeType(StrEnum):
 
 
 class AttributeValue(NamedTuple):
-    """Value of a device attribute. Equality follows the method ``EqualValue`` of the API.
+    """Value of a device attribute. ``==`` compares as ``EqualValue`` of the API v1alpha1 does.
 
-    Quantities are compared by amount, versions by text: ``1.0.0+a`` is not ``1.0.0+b``.
+    Quantities are equal if their amounts are equal. Versions are equal if their texts are equal, so
+    ``1.0.0+a`` differs from ``1.0.0+b``.
     """
 
     type: AttributeType
     value: str | int
-    """Text for a string or version, number for an int, nano-units for a quantity."""
+    """Text of a string or version; number of an int; number of nano-units of a quantity."""
 
 
 @total_ordering

@@ -13,7 +13,7 @@ class ClaimsError(RequestError):
 
 
 class ClaimsUnavailable(ClaimsError):
-    """Error for a constraint if the optional CEL library is not installed."""
+    """Error for a CEL expression if the optional CEL libraries are not installed."""
 
 
 class CompileError(ClaimsError):

@@ -58,7 +58,7 @@ class ExcludedDevices:
 
 @attrs.frozen
 class RequestExplanation:
-    """The result for one request of a claim, or for one of its alternatives."""
+    """Explanation of one request of a claim, or of one alternative of the request."""
 
     claim: str
     label: str

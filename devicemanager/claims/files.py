@@ -20,7 +20,7 @@ from devicemanager.objects.manifests.errors import described, shown
 
 ClaimSource = Mapping[str, Any] | str | Path | api.Object
 """Source of objects: one decoded document, a YAML or JSON text with any number of documents, the
-path of a file, or an object."""
+path of a file, or one object of structured claims."""
 
 MAX_FILE = 4 * MAX_SIZE
 """Maximum size of a file in bytes: ``MAX_SIZE`` characters of up to 4 bytes."""

@@ -75,7 +75,8 @@ class ClaimManager:
     ) -> None:
         """Create a manager without objects.
 
-        ``admin_namespaces`` can use classes with admin access; None means all namespaces.
+        ``admin_namespaces``: the namespaces whose claims can use classes with admin access; None
+        means all namespaces.
         """
         self.node = node
         self._events = events

@@ -74,7 +74,7 @@ class SimulatedHardware:
 
 
 class NodeClaims(Protocol):
-    """Members of a node's claim manager that ``publish_hardware`` uses; see ``ClaimManager``."""
+    """Claim manager of a node, with only the members that ``publish_hardware`` uses."""
 
     node: str
 

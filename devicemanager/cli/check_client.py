@@ -30,8 +30,11 @@ _PLUGIN_OPTIONS = (
 
 
 def run_client(args: argparse.Namespace) -> int:
-    """Run the checks on the client that the command line names, and return the exit status. Raises
-    CommandError."""
+    """Run the checks on the client that the command line names, and return the exit status.
+
+    Raises CommandError for an option that does not apply to clients, and CheckError for an invalid
+    value.
+    """
     from devicemanager.conformance import Waivers
     from devicemanager.conformance.clients import (
         ClientLimits,

@@ -25,9 +25,11 @@ __all__ = ["chosen_checks", "known_ids", "program_of", "report_one_instance", "r
 
 
 def chosen_checks(args: argparse.Namespace, suite: Suite | None = None) -> Sequence[Check]:
-    """Return the checks that ``--only`` and ``--skip`` select. Without a suite, the options decide
-    whether the checks of plugins or of drivers are returned. Raises CheckError for an unknown
-    name."""
+    """Return the checks of ``suite`` that ``--only`` and ``--skip`` select.
+
+    If ``suite`` is None, the options determine the suite: that of drivers or that of plugins.
+    Raises CheckError for an unknown name.
+    """
     from devicemanager.conformance.registry import selected
     from devicemanager.conformance.suite import PLUGINS
 
@@ -186,7 +188,8 @@ def report_one_instance(args: argparse.Namespace, program: PluginUnderTest) -> N
 def report_unused_hooks(program: PluginUnderTest, suite: Suite, chosen: Sequence[Check]) -> None:
     """Print a warning for each hook of ``program`` that no check in ``chosen`` uses.
 
-    The hooks ``prepare`` and ``cleanup`` run with every check, so they count as used.
+    A hook is a command of the user that changes the program or its devices during a check. The
+    hooks ``prepare`` and ``cleanup`` run with every check, so they count as used.
     """
     from devicemanager.conformance.plugin_under_test import HOOKS_OF_STARTS
 

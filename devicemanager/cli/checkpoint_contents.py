@@ -50,8 +50,8 @@ class Contents(Protocol):
     """Readable contents of a checkpoint file, and the problems of the file."""
 
     format: str
-    """Format of the file: the name that a kubelet gives to such a file (``DEVICES`` or
-    ``CLAIMS``)."""
+    """Format of the file: ``DEVICES`` or ``CLAIMS``. Each is the name of the kubelet's file in this
+    format."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -79,13 +79,17 @@ class Contents(Protocol):
         """Return the contents as data for JSON."""
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers of entries, resources, claims or pods, by field name in JSON."""
+        """Return numbers, by field name in JSON.
+
+        These are the numbers of entries and registered resources (``DEVICES``), or of claims and
+        pods (``CLAIMS``).
+        """
 
     def facts(self) -> Facts:
         """Return the facts that ``checkpoint diff`` compares."""
 
     def findings(self) -> Sequence[tuple[str, dict[str, Any]]]:
-        """Return the inconsistencies, each as a text and as data for JSON."""
+        """Return the inconsistencies in the contents, each as a text and as data for JSON."""
 
     def pods(self) -> Collection[str]:
         """Return the UIDs of all pods."""
@@ -146,7 +150,7 @@ class Inspected(Generic[_Inspection]):
 
 
 def counts_text(contents: Contents) -> str:
-    """Return the numbers of entries, resources, claims or pods as text."""
+    """Return the numbers in ``Contents.counts`` as one text, such as ``2 claims, 1 pod``."""
     return ", ".join(_count_text(*each) for each in contents.counts().items())
 
 

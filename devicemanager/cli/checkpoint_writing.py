@@ -1,7 +1,8 @@
 """Write a checkpoint to the file that the user selects with ``--write`` or ``--to``.
 
-Only ``--write`` replaces a file, after making a copy. It fails while a kubelet uses the file,
-because the kubelet would overwrite it with its own state. This module is imported only to write.
+Only ``--write`` replaces a file, after making a copy. ``--write`` fails while a kubelet uses the
+file, because the kubelet would overwrite the new checkpoint with its own state. This module is
+imported only by commands that write.
 """
 
 from __future__ import annotations

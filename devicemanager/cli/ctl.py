@@ -1,8 +1,8 @@
 """``devicemanager ctl``: control a mock kubelet, or nodes in a cluster, through the control API.
 
-The actions are derived from the tables of operations, in ``ctl_kubelet`` and ``ctl_nodes``. These
-modules are imported only when ``ctl`` is called, because they are slow to import and need the extra
-``control``.
+``ctl_kubelet`` and ``ctl_nodes`` have the actions, which are derived from the operations of the
+control API. These modules are imported only when ``ctl`` is called, because they are slow to import
+and need the pip extra ``control``.
 """
 
 from __future__ import annotations

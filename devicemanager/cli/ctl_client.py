@@ -42,11 +42,11 @@ class _Api:
     """
 
     question: str
-    """Start of the error text if no address is given."""
+    """Start of the error text if the user gives no address of the control API."""
     other: str
-    """A path that only the other control API serves."""
+    """Path that only the wrong control API serves: the one that the action does not need."""
     instead: str
-    """End of the error text if the other control API is served."""
+    """End of the error text if the server at the address serves the wrong control API."""
 
 
 # Both APIs use the same file names and flags, so users confuse them.
@@ -65,14 +65,20 @@ _NODES: Final = _Api(
 
 @contextlib.contextmanager
 def connected(args: argparse.Namespace) -> Iterator[MockKubeletClient]:
-    """Yield a client for the kubelet that the user selects. Raises CommandError."""
+    """Yield a client of the control API for one kubelet (``devicemanager run --control``).
+
+    The user selects the address. Raises CommandError.
+    """
     with _checked(args, _KUBELET) as (where, token):
         yield MockKubeletClient(where, token=token)
 
 
 @contextlib.contextmanager
 def connected_to_nodes(args: argparse.Namespace) -> Iterator[ServedApi]:
-    """Yield a client for the nodes that the user selects. Raises CommandError."""
+    """Yield a client of the control API for nodes in a cluster (``devicemanager join --control``).
+
+    The user selects the address. Raises CommandError.
+    """
     with _checked(args, _NODES) as (where, token):
         start = "start nodes with `devicemanager join --control`"
         yield ServedApi(transport_to(where, token, start), nodes.TABLE)
@@ -144,9 +150,11 @@ def pods_named(client: MockKubeletClient, names: Sequence[str]) -> list[PodInfo]
 
 
 def pods_among(pods: Sequence[PodInfo], advice: str, names: Sequence[str]) -> list[PodInfo]:
-    """Return the pods among ``pods`` with these names or UIDs, in the order of ``names``. Raises
-    CommandError for a name that is unknown or ambiguous. The error for an unknown name has the text
-    ``advice``."""
+    """Select from ``pods`` by name or UID, and return the selected pods in the order of ``names``.
+
+    Raises CommandError for a name that is unknown or ambiguous. The error for an unknown name ends
+    with the text ``advice``.
+    """
     return [_pod(pods, advice, name) for name in names]
 
 
@@ -184,7 +192,7 @@ def show(shape: Any, form: str) -> None:
 
 
 def print_line(shape: Any, form: str) -> None:
-    """Print an event or a call on one line, as ``text`` or ``json``."""
+    """Print an event or a recorded RPC on one line, as ``text`` or ``json``."""
     if form == "text":
         print(_text(shape), flush=True)
         return

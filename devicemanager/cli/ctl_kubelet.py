@@ -71,7 +71,7 @@ _NOT_PREPARED = "prepare "
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add all actions on one kubelet."""
+    """Add all actions on one kubelet to the parser of ``devicemanager ctl``."""
     actions = _KubeletActions(TABLE, connected)
     actions.add(
         subparsers,

@@ -30,7 +30,7 @@ class Listing:
     """Columns in which a list is printed, and a function that returns the name of an item."""
 
     name: Callable[[Any], str]
-    """Returns the name of an item, for ``-o name`` and ``-w``."""
+    """Function that returns the name of an item, for ``-o name`` and ``-w``."""
     columns: Sequence[Column]
     wide: Sequence[Column] = ()
     """Additional columns for ``-o wide``."""
@@ -225,7 +225,7 @@ def drivers(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 
 def slices(client: MockKubeletClient, args: argparse.Namespace) -> int:
-    """List the ResourceSlices in the kubelet's memory."""
+    """List the ResourceSlices that the mock kubelet stores."""
     return _show(client, args, _SLICES, lambda: client.ask("listResourceSlices"))
 
 

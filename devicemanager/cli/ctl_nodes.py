@@ -53,7 +53,7 @@ class _NodeActions(Actions):
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add all actions on nodes in a cluster."""
+    """Add all actions on nodes in a cluster to the parser of ``devicemanager ctl nodes``."""
     actions = _NodeActions(TABLE, connected_to_nodes)
     actions.add(
         subparsers,

@@ -23,7 +23,7 @@ _SHELL = ("/bin/sh",)
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager ctl shell`` and ``devicemanager ctl oci``."""
+    """Add the commands ``devicemanager ctl shell`` and ``devicemanager ctl oci``."""
     shell = command(
         subparsers,
         "shell",

@@ -15,7 +15,7 @@ _ACTIONS = ("explain", "state", "prepare", "allocate", "validate", "slices", "po
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager dra`` and its actions."""
+    """Add the command ``devicemanager dra`` and its actions."""
     parser = subparsers.add_parser(
         "dra",
         help="work with Dynamic Resource Allocation (DRA)",

@@ -20,7 +20,7 @@ _NO_FIT, _UNDECIDED = 1, 3
 
 
 def add(actions: Subparsers) -> None:
-    """Add ``devicemanager dra allocate``."""
+    """Add the command ``devicemanager dra allocate``."""
     parser = command(
         actions,
         "allocate",

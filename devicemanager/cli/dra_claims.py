@@ -17,7 +17,7 @@ _COLUMNS = ("NAMESPACE", "CLAIM", "STATE", "DEVICES", "RESERVED FOR")
 
 
 def add(actions: Subparsers) -> None:
-    """Add ``devicemanager dra claims``."""
+    """Add the command ``devicemanager dra claims``."""
     parser = command(actions, "claims", _run, "list ResourceClaims and their devices")
     dra_files.add_source(parser)
     add_format(parser, *LIST_FORMATS)

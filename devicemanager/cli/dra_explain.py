@@ -1,4 +1,4 @@
-"""``devicemanager dra explain``: why a pod with ResourceClaims is Pending or cannot end."""
+"""``devicemanager dra explain``: why a pod with ResourceClaims is Pending or cannot terminate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ else 0.
 
 
 def add(actions: Subparsers) -> None:
-    """Add ``devicemanager dra explain``."""
+    """Add the command ``devicemanager dra explain``."""
     parser = command(
         actions,
         "explain",

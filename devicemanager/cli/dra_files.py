@@ -23,13 +23,14 @@ _MAX_FILE = 64 << 20
 _MAX_VALUES = 5_000_000
 _SUFFIXES = (".yaml", ".yml", ".json")
 SERVED = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
-"""Resource types whose objects a mock kubelet has in memory."""
+"""Resource types of resource.k8s.io that a mock kubelet serves."""
 _GROUP = "/apis/resource.k8s.io"
 _VERSIONS = ("v1", "v1beta2", "v1beta1")
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the objects are."""
+    """Add the arguments that select the source of objects: files, an API server or a mock
+    kubelet."""
     add_file(
         parser,
         "paths",
@@ -68,7 +69,7 @@ def objects(args: argparse.Namespace, plural: str) -> list[Object]:
 def has_files(args: argparse.Namespace) -> bool:
     """True if the arguments name files from which to read objects.
 
-    Raises CommandError if they also select a mock kubelet or an API server.
+    Raises CommandError if the arguments also select a mock kubelet or an API server.
     """
     for name in ("kubeconfig", "control"):
         if args.paths and getattr(args, name):

@@ -35,7 +35,8 @@ class DraObjects:
         """Read the objects from the files, the API server or the mock kubelet that the arguments
         select.
 
-        Raises CommandError, and ClusterError or ApiError for an API server.
+        Raises CommandError for a mistake of the user, and ClusterError or ApiError for an error of
+        the API server.
         """
         if has_files(args):
             return cls.read(args.paths)
@@ -90,10 +91,11 @@ class DraObjects:
         raise CommandError(f"unknown pod {name!r}: the objects have the pods {known}")
 
     def node(self, name: str | None) -> Node:
-        """Return the node ``name``; if it is None, the only node that the objects name.
+        """Return the node with this name. If ``name`` is None, return the only node.
 
-        A node without a Node object has only a name. Raises CommandError if ``name`` is None and
-        the objects name no node or several.
+        The nodes are those of the Node objects and of the ResourceSlices. A node without a Node
+        object has only a name. Raises CommandError if ``name`` is None and the number of nodes is
+        not one.
         """
         from devicemanager.claims.dra import Node
 

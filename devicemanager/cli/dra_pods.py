@@ -31,7 +31,8 @@ class ClaimResult:
     claim: str
     """Name of the ResourceClaim, or of the template that it is made from."""
     state: str
-    """``allocated`` or ``fits``; otherwise the reason, such as ``does-not-fit``."""
+    """``allocated`` or ``fits``; for a claim that does not fit, the reason, such as
+    ``does-not-fit``."""
     text: str
     """Devices of the claim, or what is missing."""
 
@@ -44,8 +45,8 @@ class PodExplanation:
     node: str
     claims: tuple[ClaimResult, ...]
     reasons: tuple[str, ...] = ()
-    """Lines that say why the claims do not fit: for each request, the first rule that excludes each
-    device; or an error."""
+    """Lines that say why the claims do not fit. They name, for each request, the first rule that
+    excludes each device. If the allocation fails with an error, the only line is the error."""
 
     @property
     def fits(self) -> bool:
@@ -69,7 +70,7 @@ class PodExplanation:
 def explain_pod(objects: DraObjects, pod: Object, node: Node) -> PodExplanation:
     """Allocate the claims of a pod, as the scheduler does, and explain the result.
 
-    If all claims fit, the claims that were allocated here are added to ``objects.claims``.
+    If all claims fit, the claims that this call has allocated are added to ``objects.claims``.
     """
     found = _PodClaims(objects, pod, node)
     results = [found.result(entry) for entry in pod["spec"].get("resourceClaims") or ()]

@@ -20,7 +20,7 @@ Pool = dict[str, Any]
 
 
 def add(actions: Subparsers) -> None:
-    """Add ``devicemanager dra pools``."""
+    """Add the command ``devicemanager dra pools``."""
     parser = command(
         actions,
         "pools",

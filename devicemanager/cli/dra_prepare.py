@@ -1,4 +1,4 @@
-"""``devicemanager dra prepare``: call a driver for claims, without a pod."""
+"""``devicemanager dra prepare``: make DRA drivers prepare or unprepare claims, without a pod."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ returns an error for a claim, else 0.
 
 
 def add(actions: Subparsers) -> None:
-    """Add ``devicemanager dra prepare``."""
+    """Add the command ``devicemanager dra prepare``."""
     command(
         actions,
         "prepare",

@@ -17,7 +17,7 @@ _COLUMNS = ("NAME", "DRIVER", "POOL", "GENERATION", "NODES", "DEVICES")
 
 
 def add(actions: Subparsers) -> None:
-    """Add ``devicemanager dra slices``."""
+    """Add the command ``devicemanager dra slices``."""
     parser = command(actions, "slices", _run, "list ResourceSlices and their devices")
     dra_files.add_source(parser)
     add_format(parser, *LIST_FORMATS)
@@ -55,8 +55,9 @@ def _devices(value: Object) -> list[str]:
 def nodes(spec: Object) -> str:
     """Return a text for the nodes that have access to the devices of a slice.
 
-    ``spec`` is the slice's spec. The text is the name of a node, ``selector``, ``all``,
-    ``per device``, or ``-`` if the spec has none of these.
+    ``spec`` is the slice's spec, and its fields determine the text. ``nodeName``: the name of the
+    node. ``nodeSelector``: ``selector``. ``allNodes``: ``all``. ``perDeviceNodeSelection``:
+    ``per device``. None of these fields: ``-``.
     """
     if name := spec.get("nodeName"):
         return str(name)

@@ -23,7 +23,7 @@ the dra_manager_state of any kubelet, as `devicemanager checkpoint show` does.
 
 
 def add(actions: Subparsers) -> None:
-    """Add ``devicemanager dra state``."""
+    """Add the command ``devicemanager dra state``."""
     command(
         actions,
         "state",

@@ -22,7 +22,7 @@ exit status is 0 if it would accept all objects, else 1.
 
 
 def add(actions: Subparsers) -> None:
-    """Add ``devicemanager dra validate``."""
+    """Add the command ``devicemanager dra validate``."""
     parser = command(
         actions, "validate", _run, "check objects as the API server does, offline", _DESCRIPTION
     )

@@ -22,7 +22,7 @@ this program is killed.
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager exec`` and its options."""
+    """Add the command ``devicemanager exec`` and its options."""
     parser = command(
         subparsers, "exec", _run, "run a plugin that has hard-coded kubelet paths", _DESCRIPTION
     )

@@ -61,7 +61,7 @@ nodes of allocated devices are known. No kubelet and no plugin are needed.
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager explain`` and its options."""
+    """Add the command ``devicemanager explain`` and its options."""
     parser = command(
         subparsers,
         "explain",
@@ -347,7 +347,8 @@ class AdmissionResult(NamedTuple):
 
     admission: Admission
     unregistered: Mapping[str, str]
-    """A warning for each requested resource that no plugin has registered, by resource."""
+    """Warnings about requested resources that no plugin has registered, with the resources as
+    keys."""
     claims: Explanation | PodExplanation | None = None
     """Reasons why the pod's claims get their devices or do not fit; None without claims."""
 

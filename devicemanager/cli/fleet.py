@@ -1,5 +1,5 @@
-"""``devicemanager fleet``: show all nodes in the archive of a cluster, whether pods fit on them,
-and what changes would do."""
+"""``devicemanager fleet``: show all nodes in the archive of a cluster, check whether pods fit,
+and rehearse changes of the nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_LINES = 20
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager fleet`` and its actions."""
+    """Add the command ``devicemanager fleet`` and its actions."""
     parser = subparsers.add_parser(
         "fleet",
         help="show all nodes of a cluster, whether pods fit, and what changes would do",
@@ -74,8 +74,8 @@ def add(subparsers: Subparsers) -> None:
 
 
 def load_fleet(file: str) -> Fleet:
-    """Read the archive of a fleet; ``-`` is standard input. Raises FleetError, SnapshotError and
-    OSError."""
+    """Read the archive of a cluster (a *fleet*); ``-`` is standard input. Raises FleetError,
+    SnapshotError and OSError."""
     from devicemanager.fleet.archive import MAX_PACKED, read_fleet
 
     return read_fleet(read_file(file, MAX_PACKED), file)

@@ -53,7 +53,7 @@ _DEMO_PARALLEL_PODS = 20
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager join`` and its options."""
+    """Add the command ``devicemanager join`` and its options."""
     parser = command(
         subparsers,
         "join",

@@ -60,10 +60,11 @@ def kinds_of(
     base: NodeOptions,
     make: Callable[[Mapping[str, Any]], NodeSpecs],
 ) -> tuple[NodeSpecs, ...]:
-    """Return the specifications of the kinds in the file of ``-f``.
+    """Return the specifications of the node kinds in the file of ``-f``.
 
-    ``base`` has the node options that the flags set. ``make`` creates the specification of one
-    kind. Its argument is a mapping of keyword arguments of ``NodeSpecs.numbered``. Raises
+    ``base`` has the node options that the flags set. This function calls ``make`` for each kind,
+    with a dict that has the name, node count, devices, options and numbering of the kind. ``make``
+    returns the specification. The keys of the dict are parameters of ``NodeSpecs.numbered``. Raises
     CommandError.
     """
     from devicemanager.cluster.node_specs import Numbering

@@ -367,8 +367,11 @@ def identity() -> str:
 
 
 def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[NodeSpecs, ...]:
-    """Return the specifications of the requested nodes, or of the nodes of ``fleet``: one
-    specification per kind. Raises CommandError."""
+    """Return the specifications of the nodes to add, one per kind of node.
+
+    The nodes are those that the flags request or, with ``fleet``, those of a recorded cluster.
+    Raises CommandError.
+    """
     if args.adopt is not None:
         _check_adoption(args, fleet)
         return (node_specs(args).resized(0),)
@@ -441,8 +444,11 @@ def _devices(args: argparse.Namespace) -> tuple[dict[str, tuple[Device, ...]], S
 
 
 def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpecs:
-    """Return the specifications of the requested nodes, or of the nodes of ``fleet``. Raises
-    CommandError."""
+    """Return the specification of the nodes to add, for a command without ``-f``.
+
+    The nodes are those that the flags request or, with ``fleet``, those of a recorded cluster.
+    Raises CommandError.
+    """
     from devicemanager.client.credentials import kubeconfig_path
     from devicemanager.cluster.node_specs import NodeSpecs
 

@@ -17,9 +17,9 @@ _V1 = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
 
 
 def driver_option(text: str) -> tuple[str, tuple[int | None, ...]]:
-    """Return the name of a DRA driver, and the NUMA node of each of its devices (None for a device
-    without one).
+    """Parse a DRA driver with devices, such as ``gpu.example.com=8@0,1``.
 
+    Return the driver's name, and the NUMA node of each device (None for a device without one).
     Raises ArgumentTypeError.
     """
     from devicemanager.core.api.names import is_dns1123_subdomain

@@ -1,8 +1,8 @@
 """Output of commands that run until a signal: lines, or a live view on the terminal.
 
-A command writes only to the ``log`` of its ``Display``. While the live view is shown, ``_LiveLog``
-passes the lines to the view; before and after, it prints them. Its lock ensures that no line is
-lost when the view starts or ends.
+A command writes only to the ``log`` of its ``Display``. While the live view is shown, the log adds
+the lines to the view. Before and after, the log prints them. It has a lock, so that no line is lost
+when the view starts or ends.
 """
 
 from __future__ import annotations
@@ -83,12 +83,16 @@ class Display:
         self.log = log
 
     def show(self, new_builder: Callable[[], Callable[[], View]]) -> None:
-        """Start the live view, if this display has one. ``new_builder`` returns a function that
-        creates views of the node."""
+        """Start the live view, if this display has one.
+
+        ``new_builder`` returns a function. The live view calls this function each time it needs
+        the current state of the node.
+        """
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Report a wait if the with block takes longer than ``_LONG`` seconds."""
+        """Print ``waiting`` and the text ``what`` if the ``with`` block takes longer than two
+        seconds."""
         timer = threading.Timer(_LONG, lambda: self.log.say("waiting", f"waiting {what}"))
         # A daemon, so that a pending timer does not delay the exit.
         timer.daemon = True

@@ -1,5 +1,8 @@
-"""Structured claims of a node, read from files: the objects, and the allocations of a state
-file."""
+"""Structured claims of a node, read from files with objects and from a state file with allocations.
+
+A *structured claim* is a request for devices in the API ``devmgmtproto.k8s.io``, the predecessor of
+``resource.k8s.io``.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,10 @@ _MAX_STATE = 64 << 20
 
 @attrs.frozen
 class OfflineClaims:
-    """Structured claims of one node, read from files; ``records`` has the allocated claims
-    by name."""
+    """Structured claims (API ``devmgmtproto.k8s.io``) of one node, read from files.
+
+    ``records`` has the claims that are allocated in the state file. The keys are their names.
+    """
 
     allocator: Allocator
     node: str
@@ -50,7 +55,8 @@ class OfflineClaims:
         node: str | None = None,
         hardware: SimulatedHardware | None = None,
     ) -> OfflineClaims:
-        """Read files and directories of objects, standard input (``-``) and a state file.
+        """Read objects from files, directories or standard input (``-``), and allocations from a
+        state file.
 
         Raises CommandError and ClaimsError; after an error nothing is loaded.
         """
@@ -74,8 +80,10 @@ class OfflineClaims:
         return cls(allocator, _node(store, node), records, given)
 
     def ids(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of claims as ``namespace/name``. Raises ClaimsError for an unknown
-        claim."""
+        """Return the given claim names as ``namespace/name``; the default namespace is ``default``.
+
+        Raises ClaimsError for an unknown claim.
+        """
         found = tuple([name if "/" in name else f"default/{name}" for name in names])
         for each in found:
             self.allocator.claim(each)
@@ -152,7 +160,7 @@ def _node(store: ObjectStore, name: str | None) -> str:
 
 
 def missing_references(allocator: Allocator) -> Iterator[str]:
-    """Yield a line for each class or device type that claims name but the files do not define."""
+    """Yield a line for each class or device type that a claim needs and no file defines."""
     # These are notes, not errors, because the class may be defined elsewhere.
     classes = allocator.store.classes
     for name, claim in sorted(allocator.claims.items()):

@@ -99,8 +99,8 @@ def _make_unhealthy(inventory: Inventory, resource: str, ids: Iterable[str]) -> 
 
 
 def without_nodes(inventory: Inventory) -> dict[ResourceName, int]:
-    """Return the number of devices without a known NUMA node, by resource. Resources without such
-    devices are left out."""
+    """Return a mapping from resource to the number of its devices without a known NUMA node. A
+    resource whose devices all have a known NUMA node is not in the mapping."""
     counts = {
         resource: sum(not device.numa for device in devices.values())
         for resource, devices in inventory.items()

@@ -24,7 +24,7 @@ class CommandError(Exception):
 
 
 def not_installed(error: ModuleNotFoundError, extra: str) -> str:
-    """Return the error text for a missing module, with the extra to install."""
+    """Return the error text for a missing module, with the pip command that installs ``extra``."""
     return f"{error.name} is not installed: pip install 'kubelet-devicemanager[{extra}]'"
 
 
@@ -85,7 +85,8 @@ class SuggestingParser(argparse.ArgumentParser):
         return found, unknown
 
     def hint(self, words: Sequence[str]) -> str:
-        """Return advice for unknown arguments among ``words``; empty if there is none."""
+        """Return advice for a command line with unknown arguments, or an empty text. ``words`` are
+        the words of the command line."""
         return ""
 
 
@@ -127,9 +128,9 @@ class CommandParser(SuggestingParser):
         return super().parse_known_args(args, namespace)
 
     def hint(self, words: Sequence[str]) -> str:
-        """Return advice to put the command to run after ``--``.
+        """Return the advice that ``--`` must precede the command that the subcommand runs.
 
-        Return an empty text if ``words`` contains ``--``, or if this subcommand runs no other
+        Return an empty text if ``words`` contains ``--``, or if the subcommand runs no other
         command.
         """
         is_missing = self.takes_command and "--" not in words

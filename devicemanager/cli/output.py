@@ -106,8 +106,8 @@ def failures(form: str, schema: str, **facts: object) -> Iterator[None]:
     """Run the with block. If it raises an error and ``form`` is ``json``, also print the error as
     JSON.
 
-    The JSON has ``facts`` and the field ``error``. The error is raised again, so that it also
-    appears on standard error.
+    The JSON has the keyword arguments ``facts`` as fields, and the field ``error``. The error is
+    raised again, so that it also appears on standard error.
     """
     try:
         yield

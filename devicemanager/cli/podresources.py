@@ -22,7 +22,7 @@ changes over time, faults. A file can also be the output of `devicemanager pods 
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager podresources`` and its subcommand."""
+    """Add the command ``devicemanager podresources`` and its subcommand."""
     parser = subparsers.add_parser(
         "podresources",
         help="run a mock PodResources server",

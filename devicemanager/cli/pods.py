@@ -21,7 +21,7 @@ Row = tuple[str, str, str, str]
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager pods`` and its options."""
+    """Add the command ``devicemanager pods`` and its options."""
     parser = command(subparsers, "pods", _run, "show the pods of a kubelet and their devices")
     add_socket(parser)
     add_format(parser, *LIST_FORMATS)

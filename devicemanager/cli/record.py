@@ -32,7 +32,7 @@ _NODE_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager record`` and its options."""
+    """Add the command ``devicemanager record`` and its options."""
     parser = command(
         subparsers, "record", _run, "record calls between a kubelet and plugins", _DESCRIPTION
     )

@@ -33,7 +33,7 @@ examples:
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager rehearse`` and its options."""
+    """Add the command ``devicemanager rehearse`` and its options."""
     parser = command(
         subparsers,
         "rehearse",

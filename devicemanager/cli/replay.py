@@ -26,7 +26,7 @@ is 1 if there was such a request.
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager replay`` and its options."""
+    """Add the command ``devicemanager replay`` and its options."""
     parser = command(
         subparsers, "replay", _run, "run plugins that respond as recorded", _DESCRIPTION
     )

@@ -19,7 +19,7 @@ COLUMNS = ("RESOURCE", "ALLOCATABLE", "IN USE", "FREE", "DEVICES", "NUMA")
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager resources`` and its options."""
+    """Add the command ``devicemanager resources`` and its options."""
     parser = command(subparsers, "resources", _run, "show the allocatable resources of a kubelet")
     add_socket(parser)
     add_format(parser, *LIST_FORMATS)

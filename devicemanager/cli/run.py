@@ -57,7 +57,7 @@ _PATHS = (
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager run`` and its options."""
+    """Add the command ``devicemanager run`` and its options."""
     parser = command(
         subparsers,
         "run",

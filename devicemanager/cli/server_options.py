@@ -122,7 +122,7 @@ def http_server(
 ) -> HttpServer | None:
     """Create the server for --http without starting it; return None if the flag is missing.
 
-    The server also serves the API of ``control``, if any. Raises CommandError.
+    If ``control`` is not None, the server also serves the control API. Raises CommandError.
     """
     if args.http is None:
         return None

@@ -26,12 +26,16 @@ Machine: TypeAlias = "tuple[NumaTopology | None, tuple[HintProvider, ...]]"
 adds nodes when devices need them."""
 
 CHOICES = {flag.field: flag.choices for flag in FLAGS if flag.choices}
-"""The allowed values of each setting that has a fixed set of values, by field."""
+"""Mapping from a field of ``Settings`` to its allowed values, for fields with a fixed set of
+values."""
 
 
 def add_settings(parser: argparse.ArgumentParser, *groups: str, every: str | None = None) -> None:
-    """Add the flags of the named groups. ``every`` is a value of ``--kubelet-version`` that
-    stands for all versions; None allows only single versions."""
+    """Add the flags of the groups whose titles are given, such as ``topology``.
+
+    ``every`` is a value of ``--kubelet-version`` that stands for all versions. None allows only
+    single versions.
+    """
     # Groups are in the order of the arguments, flags in the order of the table.
     for title in groups:
         group = parser.add_argument_group(title)
@@ -119,8 +123,10 @@ def settings_from(
 
 
 def version_settings(args: argparse.Namespace, **settings: Any) -> Settings:
-    """Return ``Settings`` from the keyword arguments and the flags in ``args``. Raises
-    CommandError."""
+    """Return ``Settings`` with the values of the flags in ``args``.
+
+    ``settings`` has the values of further fields. Raises CommandError.
+    """
     from devicemanager.core.versions.version import VersionError
     from devicemanager.kubelet.settings import Settings
 

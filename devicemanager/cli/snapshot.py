@@ -33,7 +33,7 @@ examples:
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager snapshot`` and ``devicemanager snapshot show``."""
+    """Add the commands ``devicemanager snapshot`` and ``devicemanager snapshot show``."""
     parser = command(
         subparsers, "snapshot", _take, "collect a node's device state in one file", _DESCRIPTION
     )

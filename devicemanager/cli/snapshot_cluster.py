@@ -25,7 +25,7 @@ annotations and configuration of drivers are not in the archive.
 
 
 def add(actions: Subparsers) -> None:
-    """Add ``devicemanager snapshot cluster``."""
+    """Add the command ``devicemanager snapshot cluster``."""
     parser = command(
         actions, "cluster", _take, "collect all nodes of a cluster in one file", _DESCRIPTION
     )

@@ -42,8 +42,8 @@ class StopSignals(SignalWait):
         self.came = False
         """True if a signal to stop has arrived."""
         self.first: Callable[[], None] = lambda: None
-        """Function that the signal handler calls first, for example to restore the terminal. A
-        second signal can end the process before anything else runs."""
+        """Function that the signal handler calls before anything else, for example to restore the
+        terminal. Later code may never run, because a second signal can end the process."""
         self._interruptible = False
 
     def check(self) -> None:

@@ -31,7 +31,7 @@ _WIDTH = 80
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager top`` and its options."""
+    """Add the command ``devicemanager top`` and its options."""
     parser = command(subparsers, "top", _run, "show a kubelet's devices live", _DESCRIPTION)
     add_socket(parser)
     parser.add_argument(

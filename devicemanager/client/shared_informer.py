@@ -59,8 +59,8 @@ class _Collected:
 
     handler: PodHandler | None = None
     pods: dict[str, tuple[int, JsonObject | None]] | None = attrs.Factory(dict)
-    """Version and pod by UID; the pod is None if it was deleted. The mapping is replaced by None
-    when the pods have been passed to the handler."""
+    """Mapping from the UID of a pod to its version and object; the object is None if the pod was
+    deleted. When the pods have been passed to the handler, the mapping is replaced by None."""
     is_complete: bool = False
     """True after a LIST that included the pods of this node."""
 
@@ -79,12 +79,14 @@ class PodInformer:
 
     @property
     def names(self) -> Collection[bytes]:
-        """Live view of the names of the expected nodes, as UTF-8 bytes."""
+        """Names, as UTF-8 bytes, of the nodes whose pods are collected or delivered. The collection
+        changes with ``expect`` and ``drop``."""
         return self._names.keys()
 
     @property
     def has_listed(self) -> bool:
-        """True after the first LIST. Call ``complete`` for each node that is expected later."""
+        """True after the first LIST. If ``expect`` is called for a node after that, call
+        ``complete`` for the node."""
         return self._has_listed
 
     def expect(self, name: str) -> None:
@@ -195,11 +197,12 @@ class NodeInformer:
         self._nodes: dict[str, NodeHandler] = {}
         self._before_list: set[str] = set()
         self._expected: dict[str, JsonObject | None] = {}
-        """Nodes that are expected but have no handler yet, by name. The value is the last Node of
-        this name that was deleted since ``expect``, or None."""
+        """Nodes for which ``expect`` was called, but not yet ``add_handler``. The keys are their
+        names. A value is the last Node of this name that was deleted since ``expect``, or None."""
 
     def expect(self, name: str) -> None:
-        """Remember from now on if the Node ``name`` is deleted. Call it before the node joins."""
+        """Record, from now on, whether the Node ``name`` is deleted. Call this method before the
+        node joins."""
         with self._lock:
             self._expected[name] = None
 

@@ -34,7 +34,7 @@ def decoded(data: bytes) -> JsonObject:
 
 
 def list_metadata(page: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the metadata of a list object; empty if there is none.
+    """Return the metadata of a list object; empty for a list object without metadata.
 
     Raises ValueError if the metadata is not a mapping.
     """

@@ -77,8 +77,9 @@ class SharedWatches:
     def expect(self, names: Collection[str]) -> None:
         """Start to collect the pods of nodes that are going to join.
 
-        The first call starts the watches. Nodes that are expected before the first LIST of pods
-        ends get their pods from this LIST. For each other node, ``add_handlers`` sends a LIST.
+        The first call starts the watches, which begin with a LIST of all pods. Nodes for
+        which this method is called before this LIST ends get their pods from it. For each later
+        node, ``add_handlers`` sends a LIST of the node's pods.
         """
         for name in names:
             self._pods.expect(name)

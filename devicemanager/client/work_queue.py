@@ -38,7 +38,8 @@ class Queue(Protocol):
     """Queue of work. Thread-safe."""
 
     def put(self, priority: Priority, key: str, work: _Act) -> None:
-        """Add work under a key. Never blocks."""
+        """Add a function to run. Functions with the same key run one at a time, in order. Never
+        blocks."""
 
 
 @attrs.frozen
@@ -49,10 +50,10 @@ class _Work:
 
 
 class WorkQueue:
-    """Queue of work, with a limited number of threads that run it. Thread-safe.
+    """Queue of functions, with a limited number of threads that run them. Thread-safe.
 
-    Work with the same key runs one at a time, in the order in which it was added. A key has
-    the priority of the most urgent work that waits under it.
+    Functions with the same key run one at a time, in the order in which they were added. All
+    waiting functions of a key have the priority of the most urgent one.
     """
 
     def __init__(self, threads: int = 32, *, warn: Warn = lambda text: None) -> None:
@@ -72,17 +73,17 @@ class WorkQueue:
         self._running: set[str] = set()
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        """Number of threads that wait and were not notified."""
+        """Number of threads that wait for work. A thread that was notified is not counted."""
         self._closed = False
 
     def put(
         self, priority: Priority, key: str, work: _Act, *, on_dropped: _Act | None = None
     ) -> None:
-        """Add work under a key, such as a pod's UID. Never blocks.
+        """Add the function ``work``. Never blocks.
 
-        If the queue is closed before the work starts, ``on_dropped`` is called instead of the
-        work. If no thread runs and no thread can be started, the work is not added and
-        RuntimeError is raised.
+        Functions with the same key, such as a pod's UID, run one at a time. If the queue is closed
+        before ``work`` starts, ``on_dropped`` is called instead. If no thread runs and no thread
+        can be started, ``work`` is not added and RuntimeError is raised.
         """
         made = _Work(priority, work, on_dropped)
         with self._changed:
@@ -201,7 +202,7 @@ class WorkQueue:
 
 
 class PausableQueue:
-    """View of a queue. While the view is paused, it holds back all work. Thread-safe.
+    """Queue in front of another queue. While it is paused, it passes no work on. Thread-safe.
 
     Work with the same key runs in the order in which it was added, also after a pause.
     """
@@ -217,9 +218,9 @@ class PausableQueue:
         """Work that has not started, by key, the oldest first."""
 
     def put(self, priority: Priority, key: str, work: _Act) -> None:
-        """Add work under a key to the queue; while the view is paused, hold it back.
+        """Pass the function ``work`` to the other queue. During a pause, keep ``work`` instead.
 
-        If the queue raises RuntimeError, the work is not added.
+        If the other queue raises RuntimeError, ``work`` is not added.
         """
         with self._lock:
             if not self._is_paused:
@@ -239,9 +240,10 @@ class PausableQueue:
         work()
 
     def pause(self, paused: bool) -> None:
-        """Hold back all work that has not started; with ``paused`` False, add it to the queue.
+        """Start a pause: hold back all work that has not started. With ``paused`` False, end the
+        pause: pass all work that was held back to the other queue.
 
-        If the queue raises RuntimeError, the view stays paused and holds all work.
+        If the other queue raises RuntimeError, the pause continues and all work is kept.
         """
         with self._lock:
             if not paused:

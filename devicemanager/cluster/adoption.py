@@ -30,8 +30,10 @@ class Adoption:
     def __init__(
         self, api: ApiClient, selector: str, adopt: Callable[[JsonObject], None], warn: Warn
     ) -> None:
-        """``selector`` is a label selector. ``adopt`` is called with each new Node; it may
-        block."""
+        """Create the watch; ``start`` starts it.
+
+        ``selector`` is a label selector. ``adopt`` is called with each new Node, and may block.
+        """
         self._adopt = adopt
         self._adopted: dict[str, str] = {}
         """UID of the last adopted Node, by name."""

@@ -159,9 +159,11 @@ class Cluster:
     ) -> preflight.PreflightResult:
         """Check whether nodes with these names can join; change nothing.
 
-        With ``shards``, also check the permissions for leases of shards in ``namespace``. With
-        ``take_over``, the names can be those of nodes that another process runs. Some of the
-        nodes' ``options`` require more permissions. Raises ClusterError if the nodes cannot join.
+        ``shards`` is True if several processes share the nodes (``join_shards``). The permissions
+        for the Leases of their shards, in ``namespace``, are then also checked. With ``take_over``
+        or ``shards``, the names can be those of nodes that another process runs. Nodes with DRA
+        drivers in their ``options`` require more permissions. Raises ClusterError if the nodes
+        cannot join.
         """
         if self._as_nodes == "strict":
             check_descriptors(len(names))
@@ -461,7 +463,7 @@ class Cluster:
     def leave(self, names: Iterable[str] | None = None, how: Leave | None = None) -> None:
         """Let the nodes with these names leave the cluster; without ``names``, all nodes.
 
-        ``how`` overrides the ``leave`` of ``connect``.
+        ``how`` overrides what the argument ``leave`` of ``connect`` says.
         """
         with self._lock:
             chosen = list(self._nodes) if names is None else list(names)
@@ -547,7 +549,7 @@ class Cluster:
     def close(self, leave: Leave | None = None) -> None:
         """Let all nodes leave, and close the connection to the cluster.
 
-        ``leave`` overrides the ``leave`` of ``connect``.
+        ``leave`` overrides the argument of ``connect`` with this name.
         """
         with self._lock:
             runners, self._shard_runners = self._shard_runners, []

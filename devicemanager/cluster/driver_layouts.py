@@ -28,7 +28,7 @@ _DOMAIN: Final = "resource.kubernetes.io"
 
 @attrs.frozen(eq=False)
 class PoolLayout:
-    """Template of a driver's pool. Each node of a kind publishes its own pool made from it."""
+    """Template of a driver's pool. Each node of a kind publishes a pool made from this template."""
 
     name: str
     """Name of the pool, with ``{node}`` for the name of the node."""
@@ -46,7 +46,8 @@ class DriverLayout:
     devices: frozenset[str]
     """Names of all devices."""
     by_version: dict[str, tuple[PoolLayout, ...]] = attrs.field(factory=dict)
-    """Cache of the pools in the form of API versions that differ from v1, by version."""
+    """Cache: mapping from an API version to the pools in the form of this version. It has only
+    versions whose form differs from that of v1."""
 
     @classmethod
     def of(cls, driver: str, pools: Iterable[PoolLayout]) -> DriverLayout:
@@ -142,7 +143,7 @@ def simulated_driver(
 
     An entry is the NUMA node of the device, or None for a device without one. The devices of
     ``gpu.example.com`` are ``gpu-0``, ``gpu-1`` and so on. Every device also has ``attributes`` and
-    ``capacity``, which are in the form of the API.
+    ``capacity``, which have the format of these fields in a ResourceSlice.
     """
     prefix = driver.partition(".")[0]
     devices = [

@@ -70,8 +70,8 @@ class NodeContext:
     api: Api
     work_queue: WorkQueue
     writes: PausableQueue
-    """Queue for the node's writes to the API server, which run in ``work_queue``. While the node is
-    silent, this queue holds the writes back."""
+    """Queue for the node's writes to the API server, in front of ``work_queue``. While the node
+    simulates a loss of its network (``ClusterNode.silent``), this queue holds the writes back."""
     clock: Clock
     recorder: EventRecorder
     features: ServerFeatures

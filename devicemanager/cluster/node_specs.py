@@ -75,8 +75,8 @@ class NodeSpecs:
     prefix: str = ""
     """Beginning of the nodes' names, before ``-0``, ``-1`` and so on; empty for a single node."""
     kind: str = ""
-    """Name of the nodes' kind, by which their number can be changed later; empty for nodes without
-    a kind."""
+    """Name of the nodes' kind; empty for nodes without a kind. ``Cluster.scale`` uses this
+    name."""
     numbering: Numbering = _ONLY_KIND
 
     @classmethod
@@ -118,11 +118,11 @@ class NodeSpecs:
     ) -> Self:
         """Return the specification of ``count`` nodes, ``PREFIX-0``, ``PREFIX-1`` and so on.
 
-        The first ``full`` nodes have a ``MockKubelet`` in ``ROOT/node-0`` and so on, with the
-        devices of plugins that register with it. Their DRA managers get ResourceClaims from the
-        cluster in ``kubeconfig``. All other nodes are in-memory nodes with the simulated devices.
-        ``names`` replaces the names ``PREFIX-0`` and so on. ``count`` can be 0 only with a
-        ``kind``. Raises ClusterError if ``count`` or ``full`` is out of range.
+        Each of the first ``full`` nodes has a ``MockKubelet`` in ``ROOT/node-0`` and so on. It has
+        the devices of the plugins that register with its kubelet. The kubelet gets ResourceClaims
+        from the cluster in ``kubeconfig``. All further nodes are in-memory nodes with the devices
+        in ``simulate``. ``names`` replaces the names ``PREFIX-0`` and so on. ``count`` can be 0
+        only with a ``kind``. Raises ClusterError if ``count`` or ``full`` is out of range.
         """
         _check_count(count, 0 if kind else 1)
         given, names = names, names or _names(prefix, count)

@@ -54,7 +54,7 @@ POD_CIDR: Final = "198.18.0.0/15"
 
 AsNodes = bool | Literal["strict"]
 """Which requests impersonate ``system:node:NAME``: none (False), all writes that a kubelet may make
-(True), or these writes and LIST and WATCH (``strict``)."""
+(True), or all of these writes, LISTs and WATCHes (``strict``)."""
 
 # Drivers notice a deletion of their slices after this time.
 SLICES_DELAY: Final = Range(1.75, 0.75)

@@ -62,8 +62,9 @@ def dra_permissions(
 ) -> Iterator[RequiredPermission]:
     """Yield the additional permissions that nodes with simulated DRA drivers need.
 
-    With ``as_nodes``, nodes impersonate users ``system:node:NAME``, who may already write slices
-    and read claims. Then only the permission for ``device_status`` is needed.
+    With ``device_status``, nodes also need the permission to patch the status of ResourceClaims.
+    With ``as_nodes``, they need no others: they impersonate users ``system:node:NAME``, who may
+    already write slices and read claims.
     """
     if not as_nodes:
         for verb in ("create", "update", "deletecollection"):

@@ -40,7 +40,8 @@ class ResourceGroup:
         """Return the API path of an object or a list of the group.
 
         ``rest`` is the end of the path, such as ``resourceslices``. The path has the version that
-        ``version`` returns, or v1 if that is empty. Raises the errors of ``version``.
+        the method ``version`` returns. If that text is empty, the path has v1. Raises the errors of
+        ``version``.
         """
         return f"{_GROUP}/{self.version(api) or _VERSIONS[0]}/{rest}"
 

@@ -41,7 +41,10 @@ GIVE_UP: Final = 10.0
 
 @attrs.frozen
 class Shard:
-    """One of the ``of`` shards into which nodes are divided; ``number`` is 0 to ``of`` - 1."""
+    """One of the shards into which nodes are divided.
+
+    ``of`` is the number of shards. ``number`` is the number of this shard, from 0 to ``of`` - 1.
+    """
 
     number: int
     of: int
@@ -240,8 +243,8 @@ class _Tenure:
         self._is_held = is_held
         self.lost = threading.Event()
         self.joined = threading.Event()
-        """Set as soon as the function ``join`` of ``ShardRunner`` has returned. After that, no more
-        nodes of the shard join during this tenure."""
+        """Event that is set when the argument ``join`` of ``ShardRunner`` has returned. After that,
+        no more nodes of the shard join, until the process acquires the shard again."""
 
     def is_over(self) -> bool:
         """True if nothing may be written for the shard any more.

@@ -25,8 +25,8 @@ RENEWAL: Final = 5.0
 INTERVAL: Final = 1.0
 """Seconds between checks of other processes' Leases."""
 SETTLED: Final = 2.0
-"""Seconds for which a process is a member before it takes shards. Processes that start together
-then see each other first."""
+"""Seconds that a process waits, as a member, before it takes shards. So processes that start
+together see each other before they take shards."""
 
 
 class SharedLease:
@@ -40,8 +40,10 @@ class SharedLease:
         identity: str,
         monotonic: Callable[[], float],
     ) -> None:
-        """``path``: API path of all Leases in the namespace. ``identity``: identity of this
-        process."""
+        """Create the state of the Lease ``name``; no request is sent yet.
+
+        ``path``: API path of all Leases in the namespace. ``identity``: identity of this process.
+        """
         self._api = api
         self._path = path
         self._name = name

@@ -61,7 +61,8 @@ class CheckRun(SuiteRun):
         time.sleep(max(0.0, self._set_up_at - time.monotonic()))
 
     def hook(self, name: str, id_: str = "") -> None:
-        """Call ``wait_set_up``, then run the hook ``name`` as ``SuiteRun.hook`` does."""
+        """Call ``wait_set_up``, then run the hook ``name``, a command of the user such as
+        ``break-device``. See ``SuiteRun.hook``."""
         self.wait_set_up()
         super().hook(name, id_)
 
@@ -71,24 +72,27 @@ class CheckRun(SuiteRun):
         super().stop_kubelet()
 
     def restart_kubelet(self) -> Mark:
-        """Call ``wait_set_up``, then restart the kubelet. Return a mark for the moment before the
-        restart."""
+        """Call ``wait_set_up``, then restart the kubelet.
+
+        Return a mark for the moment before the restart. Methods with the argument ``since`` find
+        only what happened after a mark.
+        """
         self.wait_set_up()
         return super().restart_kubelet()
 
     def break_device(self, id_: str, when: str = "") -> float:
         """Run the hook break-device, and wait for a device list in which ``id_`` is not healthy.
 
-        Return the seconds until this list. Raises Failed after ``refresh_seconds``. ``when``
-        follows the name of the device in the error text, such as " for the second time".
+        Return the seconds until this list. Raises Failed after ``refresh_seconds``. The error text
+        has the device's name, followed by the text ``when``, such as " for the second time".
         """
         return self._change("break-device", id_, False, when)
 
     def recover_device(self, id_: str, when: str = "") -> float:
         """Run the hook recover-device, and wait for a device list in which ``id_`` is healthy.
 
-        Return the seconds until this list. Raises Failed after ``refresh_seconds``. ``when``
-        follows the name of the device in the error text, such as " for the second time".
+        Return the seconds until this list. Raises Failed after ``refresh_seconds``. The error text
+        has the device's name, followed by the text ``when``, such as " for the second time".
         """
         return self._change("recover-device", id_, True, when)
 
@@ -110,10 +114,10 @@ class CheckRun(SuiteRun):
 
     def silence_since(self, since: Mark, after: str) -> str:
         """Return an error text if the plugin has sent no device list of the check's ``resource``
-        since the mark; empty if it has sent one.
+        since the mark ``since``; empty if it has sent one.
 
-        A check calls this method ``refresh_seconds`` after the mark. ``after`` names the change
-        that a list must show, such as "add-device".
+        A check takes the mark, changes devices, and calls this method ``refresh_seconds`` later.
+        The error text ends with the argument ``after``, a name of the change such as "add-device".
         """
         if self.observed.lists(self.resource, since):
             return ""
@@ -192,7 +196,8 @@ class CheckRun(SuiteRun):
                 yield resource, device
 
     def every_list(self) -> Iterator[tuple[str, dp.ListAndWatchResponse]]:
-        """Iterate over all device lists so far, as pairs of resource and message."""
+        """Iterate over all device lists that the plugin has sent, as pairs of resource and device
+        list."""
         for resource in self.resources:
             for call in self.observed.lists(resource, EVER):
                 yield resource, parsed_list(call)
@@ -208,9 +213,10 @@ class CheckRun(SuiteRun):
             yield client
 
     def clients_with_devices(self) -> Iterator[tuple[str, PluginClient]]:
-        """Iterate like ``clients`` over the resources that have healthy devices.
+        """Iterate over the resources that have healthy devices, as pairs of resource and an open
+        connection to the plugin's socket for it.
 
-        Raises Skipped if there are none.
+        Raises Skipped if no resource has a healthy device.
         """
         if not any(device.health == "Healthy" for _, device in self.every_device()):
             raise Skipped("needs 1 healthy device, the plugin has none")
@@ -219,7 +225,8 @@ class CheckRun(SuiteRun):
                 yield resource, client
 
     def clients(self) -> Iterator[tuple[str, PluginClient]]:
-        """Iterate over the resources, as pairs of resource and an open connection to its socket."""
+        """Iterate over the resources, as pairs of resource and an open connection to the plugin's
+        socket for it."""
         for resource in self.resources:
             with self.client(resource) as client:
                 yield resource, client
@@ -227,7 +234,8 @@ class CheckRun(SuiteRun):
     def check_alive(self, after: str) -> None:
         """Raise Failed if the plugin has exited or does not respond.
 
-        The text of the error names ``after``: what the suite did before, such as "unknown methods".
+        The error text contains the argument ``after``, which says what the suite has just done,
+        such as "unknown methods".
         """
         if not self.plugin.has_exited:
             try:
@@ -267,11 +275,12 @@ class CheckRun(SuiteRun):
         return took
 
     def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
-        """Wait until every resource has registered and sent a device list. Return the seconds that
-        this took.
+        """Wait until the plugin has registered every resource and sent a device list of each.
 
-        Raises Failed after the timeout or if the plugin exits. The text of the error names
-        ``after``: the event after which the plugin must register, such as "its start".
+        Return the seconds that this took.
+
+        Raises Failed after the timeout or if the plugin exits. The error text contains the argument
+        ``after``, the event that requires the registration, such as "its start".
         """
 
         def is_done() -> bool:
@@ -307,9 +316,9 @@ class CheckRun(SuiteRun):
         """Wait until the device lists are complete. The first list may be empty or have only some
         of the devices.
 
-        The lists are complete if they have as many devices as on an earlier stage. If this number
-        is not known, wait until at least one list has devices, and no new list has come for
-        ``settle_seconds``. After ``refresh_seconds``, return in any case.
+        The lists are complete if they have as many devices as in an earlier run of the plugin. If
+        this is its first run, wait until at least one list has devices, and no new list has come
+        for ``settle_seconds``. After ``refresh_seconds``, return in any case.
         """
         counts = self.stage.device_counts
 
@@ -351,8 +360,11 @@ class CheckRun(SuiteRun):
     def first_list(
         self, stream: ListStream, of: str = "a second stream"
     ) -> dp.ListAndWatchResponse:
-        """Return the first device list of a stream. Raises Failed if no list comes. ``of`` names
-        the stream in the error."""
+        """Return the first device list of a stream.
+
+        Raises Failed if no list comes. The argument ``of`` is the name of the stream in the error,
+        such as "a third stream".
+        """
         try:
             return stream.next(self.limits.start_seconds)
         except CallFailed as error:
@@ -364,8 +376,8 @@ class CheckRun(SuiteRun):
         """Open a stream on a new connection, and return its first device list.
 
         A plugin may restart its server and register again whenever one of its streams ends. If the
-        restart ends the new stream, open another stream. Raises Failed if no list comes; ``of``
-        names the stream in the error.
+        restart ends the new stream, open another stream. Raises Failed if no list comes. The
+        argument ``of`` is the name of the stream in the error, such as "a third stream".
         """
         deadline = time.monotonic() + self.limits.recover_seconds
         while True:
@@ -378,8 +390,11 @@ class CheckRun(SuiteRun):
                     raise
 
     def registers_again(self, since: Mark) -> bool:
-        """Wait up to ``refresh_seconds`` for a registration after the mark. Return False if none
-        comes. Otherwise wait until no further registrations follow, and return True."""
+        """Wait up to ``refresh_seconds`` for a registration after the mark ``since``.
+
+        If no registration comes, return False. Otherwise wait until no further registrations
+        follow, and return True.
+        """
         deadline, known = time.monotonic() + self.limits.refresh_seconds, 0
 
         def has_news() -> bool:

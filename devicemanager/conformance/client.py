@@ -46,10 +46,10 @@ class CallFailed(Exception):
 
 
 def rejection(call: Callable[[], object], what: str = "") -> CallFailed | None:
-    """Make a call that the plugin may reject. Return the plugin's error, or None if the call
-    succeeded.
+    """Run ``call``, a function that makes one call to the plugin. Return the plugin's error, or
+    None if the call succeeded.
 
-    Raises Failed, with a text that begins with ``what``, if the plugin did not respond.
+    Raises Failed if the plugin did not respond. The error text begins with ``what``.
     """
     try:
         call()

@@ -20,19 +20,22 @@ _STACK = re.compile(rf"goroutine \d+ |(SIG[A-Z]+|PC)[:=]|{_REGISTER.pattern}")
 
 
 def crash_line(lines: Iterable[str]) -> str:
-    """Return the first line of a panic of Go or Rust in a plugin's output; empty if there is
-    none."""
+    """Return the first line that reports a crash of a Go or Rust program, cut to 200 characters.
+    Empty if no line reports a crash."""
     return next((line[:_LONGEST] for line in lines if _CRASH.match(line)), "")
 
 
 def without_registers(lines: Iterable[str]) -> list[str]:
-    """Return the lines without the registers at the end of a stack dump of Go. Registers say
-    nothing about a plugin, and would take the place of the goroutines in a report."""
+    """Return the lines without the CPU registers that Go prints at the end of a stack dump.
+
+    Registers say nothing about a plugin. A report shows only the last lines, and the stacks of the
+    goroutines are more useful there.
+    """
     return [line for line in lines if not _REGISTER.match(line)]
 
 
 def without_stacks(lines: Iterable[str]) -> list[str]:
-    """Return the lines that are not empty and not part of a stack of Go.
+    """Return the lines without empty lines and without the stacks that Go prints.
 
     Some libraries print stacks after the message of a fatal error. Then the last lines of the
     output do not show the error.

@@ -50,8 +50,8 @@ class Hardware:
     """
 
     numa: NumaTopology | None = None
-    """NUMA nodes. If None, they are the NUMA nodes in ``sys`` or, if ``sys`` has none, of this
-    machine."""
+    """NUMA nodes. If None, they are the NUMA nodes in the directory ``sys``. If ``sys`` is None or
+    contains no NUMA nodes, they are the NUMA nodes of this machine."""
     dev: Path | None = attrs.field(default=None, converter=_as_directory)
     """Replaces ``/dev``. It may contain regular files in place of device nodes."""
     sys: Path | None = attrs.field(default=None, converter=_as_directory)
@@ -71,10 +71,12 @@ class Hardware:
         return [f"{path} ({option})" for option, path in options.items() if path is not None]
 
     def in_place_of(self, path: str) -> tuple[str, Path | None]:
-        """Return the name of the option for hardware at ``path``, and the declared directory.
+        """Return the option with which a user declares hardware at ``path``, and the directory that
+        the user has declared.
 
-        For a path below ``/dev``, the option is ``dev``. The directory is None if the user has not
-        set the option. If no option applies to the path, the name is empty and the directory None.
+        For ``/dev/gpu0`` and the option ``--dev /tmp/dev``, the result is ``"dev"`` and
+        ``/tmp/dev``. Without this option, it is ``"dev"`` and None. For a path to which no option
+        applies, it is ``""`` and None.
         """
         place = PurePosixPath(posixpath.normpath(path))
         if any(place.is_relative_to(each) for each in _NO_HARDWARE):

@@ -26,15 +26,15 @@ class Limits:
     """Maximum time from the start of a plugin or driver until it is registered. A plugin must also
     have sent its first device list in this time (R01, W01)."""
     recover_warn_seconds: float = limit(10.0)
-    """Maximum time, without a warning, until a plugin or driver registers again, for example after
-    a kubelet restart. A time longer than ``recover_seconds`` is a failure."""
+    """Time until a plugin or driver registers again, for example after a kubelet restart; a longer
+    time is a warning, and a time longer than ``recover_seconds`` is a failure."""
     recover_seconds: float = limit(60.0)
     """Maximum time until a plugin or driver registers again after a kubelet restart, or after
     another event that it must notice."""
     first_list_warn_seconds: float = limit(5.0)
     """Time from ListAndWatch to the first device list; a longer time is only a warning (W01)."""
     refresh_seconds: float = limit(10.0)
-    """Time from a device change until a device list, or a slice of a driver, shows it."""
+    """Maximum time from a device change until a device list or a ResourceSlice shows it."""
     # The next times are short, because a run must fit into a CI job. ``thorough`` returns realistic
     # ones.
     idle_seconds: float = limit(15.0)
@@ -49,7 +49,7 @@ class Limits:
     restarts: int = limit(20)
     """Number of kubelet restarts in a row (K02, L04)."""
     warm_restarts: int = limit(3)
-    """Number of kubelet restarts before the first measurement (L04)."""
+    """Number of kubelet restarts before the plugin's resource use is first measured (L04)."""
     # The API has no Deallocate. A plugin that reserves something in each call fails only after many
     # calls.
     allocations: int = limit(1000)
@@ -59,12 +59,14 @@ class Limits:
     parallel_rounds: int = limit(20)
     """Number of rounds of parallel allocations (A08)."""
     single_devices: int = limit(64)
-    """Maximum number of devices that are checked one by one."""
+    """Maximum number of devices per resource that a check uses one by one, or offers in a request
+    (P05). Further devices are not used."""
     streams: int = limit(10)
     """Number of ListAndWatch streams to open and close in a batch (W15)."""
     stream_batches: int = limit(5)
-    """Maximum number of batches of ``streams`` streams (W15). A plugin leaks only if each batch
-    adds to its resource use. A thread pool that fills is not a leak."""
+    """Maximum number of batches of ``streams`` streams (W15). The check fails only if every batch
+    adds to the plugin's resource use. A thread pool that grows in the first batches is not a
+    leak."""
     changes: int = limit(50)
     """Number of device changes in a row (W13, L06)."""
     series_seconds: float = limit(15.0)
@@ -86,10 +88,10 @@ class Limits:
     pre_start_seconds: float = limit(30.0)
     """Maximum duration of PreStartContainer (S01)."""
     stop_seconds: float = limit(10.0)
-    """Time from SIGTERM to the exit of the process."""
+    """Maximum time from SIGTERM to the exit of the process."""
     stream_end_seconds: float = limit(10.0)
-    """Time from the end of a ListAndWatch stream until the plugin has freed the descriptors and
-    threads of this stream (W15, L04)."""
+    """Maximum time from the end of a ListAndWatch stream until the plugin has freed the descriptors
+    and threads of this stream (W15, L04)."""
     resend_seconds: float = limit(35.0)
     """Time that the check waits for the next device list (W15). Some plugins send the list at
     intervals, and notice only then that a stream has ended."""

@@ -1,7 +1,8 @@
 """Query what the kubelet has seen of the plugin during a check, and record a timeline for reports.
 
 All data comes from the kubelet's call log and events; the plugin is not called. A *device list* is
-the message of one ListAndWatch response.
+the message of one ListAndWatch response. A *mark* stands for a moment: it has the numbers of the
+latest event and the latest call at that moment.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from protos import deviceplugin_v1beta1 as dp
 __all__ = ["EVER", "Observations", "Timeline", "parsed_list"]
 
 EVER = Mark(0, 0)
-"""Mark of the moment before all events and calls."""
+"""Mark of the moment before all events and calls. As ``since``, it includes all of them."""
 
 _TIMELINE_LINES = 200
 _OUTPUT_LINES = 50
@@ -60,7 +61,7 @@ class Observations:
         return any(call.rpc == "Register" for call in self._kubelet.calls.in_progress)
 
     def sockets(self, since: Mark) -> list[tuple[str, Path]]:
-        """Return the resource and the socket of each successful Register call since the mark."""
+        """Return the resource and the socket of each successful Register call since a mark."""
         return [
             (
                 str(call.request["resource_name"]),
@@ -71,7 +72,7 @@ class Observations:
 
     def socket(self, resource: str) -> Path:
         """Return the socket of the latest successful registration of a resource. Raises Failed if
-        there is none."""
+        the resource was never registered."""
         calls = self.registrations(EVER, resource)
         if not calls:
             raise Failed(f"resource {resource} was never registered")
@@ -97,8 +98,8 @@ class Observations:
         )
 
     def devices(self, resource: str) -> list[dp.Device]:
-        """Return the devices in the newest device list of a resource. Raises Failed if there is no
-        list."""
+        """Return the devices in the newest device list of a resource. Raises Failed if the plugin
+        has sent no list of the resource."""
         lists = self.lists(resource, EVER)
         if not lists:
             raise Failed(f"the plugin has sent no device list of {resource}")
@@ -112,8 +113,8 @@ class Observations:
         )
 
     def is_registered(self, since: Mark, resources: Iterable[str]) -> bool:
-        """True if each resource has registered and sent a device list since the mark, and its
-        stream is still open."""
+        """True if the plugin serves all ``resources``. Since a mark, it must have registered each
+        resource and sent a device list of it, and the ListAndWatch stream must still be open."""
         return not any(self.missing(since, resource) for resource in resources)
 
     def missing(self, since: Mark, resource: str) -> str:

@@ -31,10 +31,11 @@ _SIMILARITY = 0.7
 
 
 def check_placeholders(texts: Iterable[str], names: Iterable[str], where: str) -> None:
-    """Raise CheckError for a placeholder that is probably a typo.
+    """Raise CheckError if ``texts`` contain a placeholder that is probably a typo.
 
     Other words in braces raise no error, because they can have a meaning for the program.
-    ``names`` are the known placeholders. ``where`` says in the error where the texts come from.
+    ``names`` are the known placeholders. ``where`` is the origin of ``texts`` in the error, such as
+    "the command".
     """
     known = sorted(names)
     for text in texts:

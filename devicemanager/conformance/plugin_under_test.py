@@ -154,8 +154,8 @@ class PluginUnderTest:
         )
 
     def changes_shared(self, hook: str) -> bool:
-        """True if the hook is defined and may change declared directories of hardware, which all
-        instances of the plugin share.
+        """True if the hook is defined, and may change hardware that all instances of the plugin
+        share: the directories that the user has declared.
 
         A command that names the directory of one instance is assumed to change only that instance.
         """
@@ -166,7 +166,8 @@ class PluginUnderTest:
 
     @property
     def needs_one_instance(self) -> bool:
-        """True if each start or exit of an instance may change the hardware of other instances."""
+        """True if only one instance may run at a time, because the start or exit of an instance may
+        change the hardware of all instances."""
         return any(map(self.changes_shared, HOOKS_OF_STARTS))
 
     @property
@@ -178,9 +179,11 @@ class PluginUnderTest:
         return f"check the hardware that the {self.kind} finds in {' and '.join(declared)}"
 
     def advice_on_output(self, lines: Sequence[str]) -> str:
-        """Return advice for a program that has not registered, if its output ``lines`` name a
-        missing path. Empty if they name none. The advice is about the last line with such a
-        path."""
+        """Return advice for a program that has not registered, about a missing path that its output
+        ``lines`` name. Empty if no line names a missing path.
+
+        If several lines name a missing path, the advice is about the last of these lines.
+        """
         for line in reversed(lines):
             for path in _PATH.findall(line):
                 if advice := self._advice_on_path(path.rstrip(".,:")):

@@ -90,11 +90,11 @@ class Check:
     """IDs of checks. If one of them fails, this check would fail for the same reason, so it is
     skipped."""
     assumes: tuple[str, ...] = ()
-    """IDs of checks that verify steps which this check needs (``SuiteRun.assuming``). If possible,
-    this check begins after them, but it does not wait for them."""
+    """IDs of checks that verify a step on which this check depends (``SuiteRun.assuming``). They
+    should run before this check, but this check does not wait for their verdicts."""
     effect_of: tuple[str, ...] = ()
     """IDs of checks. If one of them fails, too, the report shows the failure of this check as an
-    effect of the other failure, unless their symptoms differ."""
+    effect of that failure. It does not do so if the two failures have different symptoms."""
     optional_hooks: tuple[str, ...] = ()
     """Names of hooks that the check uses if they are defined."""
     options: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class Check:
 
     @property
     def follows(self) -> tuple[str, ...]:
-        """IDs of checks that should have verdicts before this check begins."""
+        """IDs of checks that should run before this check: those in ``repeats`` and ``assumes``."""
         return (*self.repeats, *self.assumes)
 
     @property
@@ -225,9 +225,10 @@ def ids() -> tuple[str, ...]:
 def selected(
     every: Sequence[Check], families: Iterable[str], only: Iterable[str], skip: Iterable[str]
 ) -> tuple[Check, ...]:
-    """Return the checks in ``only`` (all by default), without those in ``skip``.
+    """Return the checks of ``every`` that are in ``only`` and not in ``skip``.
 
-    Both contain IDs of checks or letters of families. Raises CheckError for any other name.
+    If ``only`` is empty, return all checks that are not in ``skip``. ``only`` and ``skip`` contain
+    IDs of checks or letters of families. Raises CheckError for any other name.
     """
     chosen, left_out = tuple(only), tuple(skip)
     known = {each.id for each in every} | {*families}
@@ -299,8 +300,8 @@ _ISSUE = re.compile(r"([\w/-]+)#(\d+)")
 def addresses(text: str) -> tuple[str, ...]:
     """Return the URLs for a list of sources such as ``"DOC, k/k#112395"``, in the same order.
 
-    A source is the short name of a rule, an issue of a known repository, or a URL. Raises
-    ValueError for any other text.
+    A source is the short name of a document such as ``DOC``, an issue of a known repository such as
+    ``k/k#112395``, or an https URL. Raises ValueError for any other text.
     """
     return tuple(_addresses(text))
 

@@ -131,7 +131,7 @@ class Report:
     kubelet_version: str
     seconds: float
     suite: Suite = PLUGINS
-    """The suite of the run. It has the families, and the conditions for profiles."""
+    """The suite of the run: the families of checks, and what each profile requires."""
     why_unusable: str = ""
     """Reason why no check can use a device, such as that no device is healthy. Empty if checks can
     use devices."""
@@ -149,7 +149,8 @@ class Report:
 
     @property
     def lacking(self) -> dict[str, list[str]]:
-        """IDs of skipped checks by the missing hook or option, such as ``hook add-device``."""
+        """Mapping from each missing hook or option, such as ``hook add-device``, to the IDs of the
+        checks that were skipped without it."""
         lacking: dict[str, list[str]] = {}
         for verdict in self.verdicts:
             for need in verdict.needs:
@@ -270,7 +271,7 @@ class Report:
         resilient: K01 failed``.
 
         It also names the checks of the passed profile that were skipped because the run lacks hooks
-        or options. If no profile passed, the text has the reason.
+        or options. If the plugin passes no profile, the text has the reason.
         """
         passed = self.profile
         next_one = next(filter(self.obstacle, Profile), None)
@@ -281,11 +282,13 @@ class Report:
         return f"{text}; not {next_one.value}: {self.obstacle(next_one)}" if next_one else text
 
     def exit_status(self, profile: Profile = Profile.COMPLETE) -> int:
-        """Return 2 if the suite failed to run a check of the profile. Otherwise return 1 if a check
-        of the profile failed, or 0 if none failed.
+        """Return the exit status for a profile. The first case that applies decides:
 
-        In a run of all checks of the profile, also return 1 if too few were carried out for the
-        lowest profile: then the run shows almost nothing about the plugin.
+        1. The suite failed to run a check of the profile: 2.
+        2. A check of the profile failed: 1.
+        3. All checks of the profile were selected, but so many were skipped that the plugin does
+           not pass the lowest profile: 1. The run then shows almost nothing about the plugin.
+        4. All other cases: 0.
         """
         failed = self.failed(profile)
         if any(each.outcome is Outcome.ERROR for each in failed):

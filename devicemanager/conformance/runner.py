@@ -29,8 +29,8 @@ Some cases need care:
   it. If the other check has shown that the step fails, the check is skipped at this step.
 * If a hook fails, one check has an error. Other checks that use the hook are skipped.
 * A check may find that it cannot run because of a problem that another check reports (``cause`` of
-  Skipped and Failed). Its verdict is published after all checks, when the verdict of the other
-  check is known. The text then names the other check only if it failed, or was not selected.
+  Skipped and Failed). The runner publishes this verdict after all checks, when the verdict of the
+  other check is known. ``with_cause`` decides whether the text then names the other check.
 * On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
   again on a new stage, and only that result counts. After a failure, the next check gets a new
   stage, too.
@@ -125,9 +125,9 @@ def run(
 
     Up to ``jobs`` instances of the plugin run in parallel, each on a separate mock kubelet.
     ``seed`` determines random inputs. ``settings`` are the settings of the mock kubelets.
-    ``reproduce`` returns the command that repeats a check, for its verdict. To end the run early,
-    close ``stages`` on another thread. ``suite`` is the kind of program: ``drivers.DRIVERS`` for a
-    ``DriverUnderTest``.
+    ``reproduce`` takes a check and returns the command that repeats it. A verdict contains this
+    command. To end the run early, close ``stages`` on another thread. ``suite`` is the kind of
+    program: ``drivers.DRIVERS`` for a ``DriverUnderTest``.
 
     Raises CheckError if the plugin's command does not exist. Also raises it if ``plugin`` names no
     resources and the plugin registers none.
@@ -680,8 +680,9 @@ def _error_text(error: Exception) -> str:
 
 
 def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
-    """Remove and return the first lane that can begin now: its first check follows only checks
-    that have verdicts (``Check.follows``). If no lane can, remove and return the first lane.
+    """Remove a lane from ``lanes`` and return it. It is the first lane that can begin now: all
+    checks that its first check follows have verdicts (``Check.follows``). If every lane must wait,
+    it is the first lane of the list.
 
     ``is_decided`` returns True if the check with this ID has a verdict or is not part of the run.
     """
@@ -696,7 +697,7 @@ def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
 
 
 def in_order(checks: Sequence[Check]) -> list[Check]:
-    """Return the checks of lanes in an order in which no check waits for a later check.
+    """Return ``checks`` in an order in which no check waits for a later check.
 
     The order is:
 

@@ -84,7 +84,8 @@ class Stages:
         self._closed = False
 
     def open(self, make: Callable[[], Stage]) -> Stage:
-        """Create a stage with ``make``, store and return it. Raises CheckError after ``close``."""
+        """Create a stage by calling ``make``, store it, and return it. Raises CheckError after
+        ``close``."""
         with self._lock:
             if self._closed:
                 raise CheckError("cannot start a check: the run was closed")

@@ -1,8 +1,9 @@
 """Actions and waits that checks of plugins and of drivers share: the class ``SuiteRun``.
 
-Arguments named ``since``: a wait must ignore what happened before the disturbance. Therefore a
-check takes a mark (``kubelet.mark()``) before the disturbance, and waits only for events after the
-mark. Actions that restart the kubelet return such a mark.
+Arguments named ``since`` are marks: a mark stands for a moment. A check takes a mark with
+``kubelet.mark()``, then disturbs the plugin, for example with a kubelet restart, and then waits.
+The wait ignores all events before the mark. Methods that restart the kubelet take a mark
+themselves, and return it.
 
 Waits poll every 20 ms, which is short compared with all limits. The kubelet could notify about its
 events, but not about the exit of a process or its use of memory.
@@ -43,15 +44,15 @@ _FIRST_NOTE_SECONDS, _NEXT_NOTE_SECONDS = 3.0, 10.0
 
 
 class SuiteRun(ABC):
-    """One run of one check on one stage: what checks of plugins and of drivers share."""
+    """One run of one check on one stage. Base class for checks of plugins and of drivers."""
 
     _registered_before = False
     """True if the plugin has registered since its start."""
     subject: str | None = None
-    """Resource that ``resource`` returns; None for the plugin's first resource."""
+    """Name of the resource that the check is about; None for the plugin's first resource."""
     disproved: set[str]
-    """IDs of checks in which a step has failed that the check verifies (``verifying``). All checks
-    of a report share the set."""
+    """IDs of checks that have shown that a step fails (``verifying``). Checks that need this step
+    are then skipped (``assuming``). All checks of a report share the set."""
 
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
         self.stage = stage
@@ -103,7 +104,7 @@ class SuiteRun(ABC):
     @property
     def why_silent(self) -> str:
         """Error text for a program that has not tried to register. If the program's output shows
-        the cause, the text begins with it. The text ends with ``silence``."""
+        the cause, the text begins with the cause. It ends with the text of ``silence``."""
         advice = self.advice_on_output
         if not advice:
             return self.silence
@@ -145,7 +146,8 @@ class SuiteRun(ABC):
 
     @abstractmethod
     def rejection(self) -> str:
-        """Return the error of the last rejected registration; empty if there is none."""
+        """Return the error of the latest registration; empty if the registration succeeded, or if
+        the plugin has not tried to register."""
 
     @abstractmethod
     def registered_names(self, since: Mark) -> set[str]:
@@ -163,8 +165,8 @@ class SuiteRun(ABC):
     def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
         """Wait until every resource has registered. Return the seconds that this took.
 
-        Raises Failed after the timeout or if the plugin exits. The text of the error names
-        ``after``: the event after which the plugin must register, such as "its start".
+        Raises Failed after ``seconds`` or if the plugin exits. ``after`` is a part of the error's
+        text, such as "its start" in "the plugin exited after its start".
         """
 
     @abstractmethod
@@ -185,7 +187,8 @@ class SuiteRun(ABC):
     def relaunch(self, after: str) -> None:
         """Start an instance of the plugin, wait for its registration and then for its devices.
 
-        The text of errors names ``after``: this start, such as "the plugin's restart".
+        ``after`` is a part of the text of errors, such as "its restart" in "the plugin exited after
+        its restart".
         """
         since = self.kubelet.mark()
         self.launch()
@@ -247,8 +250,8 @@ class SuiteRun(ABC):
 
     @contextlib.contextmanager
     def verifying(self, id_: str) -> Iterator[None]:
-        """Run the step that check ``id_`` verifies. If the step fails, checks that later enter
-        ``assuming(id_)`` are skipped."""
+        """Run the with block as the step that check ``id_`` verifies. If the block raises Failed,
+        checks that later call ``assuming(id_)`` are skipped."""
         try:
             yield
         except Failed:
@@ -257,11 +260,11 @@ class SuiteRun(ABC):
 
     @contextlib.contextmanager
     def assuming(self, id_: str) -> Iterator[None]:
-        """Run a step that this check only needs, and that check ``id_`` verifies. Raises Skipped if
-        the step fails.
+        """Run the with block as a step that this check needs, but that check ``id_`` verifies.
+        Raises Skipped if the step fails.
 
-        If check ``id_`` has shown that the step fails, raises Skipped at once. Otherwise every
-        check with this step would wait until a time limit.
+        If check ``id_`` has already shown that the step fails, raises Skipped at once, so that this
+        check does not wait until a time limit.
         """
         if id_ in self.disproved:
             raise Skipped("would repeat a failure", cause=id_)
@@ -354,7 +357,11 @@ class SuiteRun(ABC):
 
     def warn_if_slow(self, took: float, after: str) -> None:
         """Raise Warned if ``took``, the seconds until the plugin registered, is more than
-        ``recover_warn_seconds``. The text names ``after``: the event before the registration."""
+        ``recover_warn_seconds``.
+
+        ``after`` is a part of the text, such as "the restart" in "registered only 20.0 s after the
+        restart".
+        """
         if took > self.limits.recover_warn_seconds:
             raise Warned(
                 f"registered only {took:.1f} s after {after}, "

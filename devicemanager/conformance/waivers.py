@@ -29,9 +29,10 @@ class Waiver:
 class Waivers:
     """All waivers of a run.
 
-    The file is a YAML list of entries with ``id``, ``reason`` and ``expires`` (a date such as
-    2027-06-30). If the waiver of a check has expired, a failure of the check stays a failure, and
-    a warning becomes one. The text of the check then mentions the expired waiver.
+    ``read`` reads them from a YAML file: a list of entries with ``id``, ``reason`` and ``expires``
+    (a date such as 2027-06-30). If the waiver of a check has expired, a failure of the check stays
+    a failure, and a warning becomes a failure. The text of the check then mentions the expired
+    waiver.
     """
 
     def __init__(self, waivers: Sequence[Waiver], today: datetime.date | None = None) -> None:

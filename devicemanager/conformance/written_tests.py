@@ -424,7 +424,7 @@ def _go_check(verdict: Verdict) -> str:
 @attrs.frozen
 class _Language:
     name: str
-    """Name of the file."""
+    """Name of the file that contains the tests."""
     render: Callable[[_Run], str]
 
 
@@ -436,7 +436,7 @@ LANGUAGES: Mapping[str, _Language] = {
 
 
 def package_in(directory: Path) -> str:
-    """Return the name of the Go package in a directory; ``findings`` if there is none."""
+    """Return the name of the Go package in a directory; ``findings`` without Go files."""
     for file in sorted(directory.glob("*.go")):
         if found := re.search(r"^package (\w+)", file.read_text(errors="replace"), re.M):
             return found[1]

@@ -38,9 +38,12 @@ class Answer:
         account: Account | None = None,
         headers: Iterable[tuple[bytes, bytes]] = (),
     ) -> None:
-        """Create a response with the media type ``kind``. The size of the body is added to
-        ``account``, which limits the memory of all requests. A small body needs no account. Raises
-        HttpError if the body exceeds the memory limit."""
+        """Create a response with the media type ``kind``.
+
+        ``account`` counts the bytes of the request and its response, and this method adds the size
+        of the body. None means that the body is small and is not counted. Raises HttpError if the
+        body exceeds the memory limit for all requests.
+        """
         if account is not None:
             account.take(len(body))
         self._status = status
@@ -70,8 +73,8 @@ def encoded(value: Any) -> bytes:
 
 
 def json_answer(status: HTTPStatus, body: bytes, account: Account) -> Answer:
-    """Return a JSON response. The size of its body is added to ``account``, which limits memory.
-    Raises HttpError if the body exceeds the memory limit."""
+    """Return a JSON response. The size of its body is added to ``account``, which counts the bytes
+    of the request and its response. Raises HttpError if the body exceeds the memory limit."""
     return Answer(status, "application/json", body, account)
 
 

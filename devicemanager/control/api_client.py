@@ -63,7 +63,7 @@ class Transport:
     """The path of a unix socket, or ``http://HOST:PORT``."""
     token: str | None = attrs.field(default=None, repr=False)
     start: str = _START_KUBELET
-    """Advice on how to start the server. The error has this text if no process serves the API."""
+    """Advice on how to start the server, for the text of the error if no process serves the API."""
 
     def ask(
         self,
@@ -177,7 +177,7 @@ def _url(text: str) -> str:
 @attrs.frozen
 class ServedApi:
     """Client for the operations of a control API. It raises the errors that an operation raises in
-    the server's process, and ControlError if there is no valid response. Thread-safe."""
+    the server's process, and ControlError without a valid response. Thread-safe."""
 
     transport: Transport
     table: OperationTable
@@ -188,9 +188,10 @@ class ServedApi:
         """Call an operation and return its result. ``path`` has the values of the parameters in the
         operation's path.
 
-        If the operation's body is a type, ``fields`` are the fields of this type. Otherwise they
-        are the parameters of the query, and a field ``body`` is the text of the body. The value of
-        a field ``timeout`` is added to the timeout of this client.
+        If the operation defines a class for the request body, ``fields`` are the fields of this
+        class. Otherwise they are the parameters of the query, except ``body``, which is the text of
+        the body. If the class has a field ``timeout``, its value is added to the timeout of this
+        client.
         """
         body = fields.pop("body", None)
         if isinstance(operation.body, type):

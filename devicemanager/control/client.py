@@ -4,6 +4,8 @@ process.
 This module has every public method; most of them send one request. The module ``remote`` has the
 objects that need more than one request: events, calls, faults, the clock and the result of an
 admission.
+
+Structured claims are requests for devices in the API ``devmgmtproto.k8s.io``. They are not DRA.
 """
 
 from __future__ import annotations
@@ -158,7 +160,8 @@ class MockKubeletClient:
 
     @property
     def claims_state_path(self) -> Path:
-        """The path of the file with the allocated structured claims (``devmgmtproto.k8s.io``)."""
+        """The path of the file with the devices allocated to structured claims. These claims belong
+        to the API ``devmgmtproto.k8s.io``, not to DRA."""
         return Path(self.node().claims_state_path)
 
     # -- start and stop --------------------------------------------------------------------
@@ -206,15 +209,15 @@ class MockKubeletClient:
     # -- structured claims -----------------------------------------------------------------
 
     def publish(self, pool: ClaimSource) -> None:
-        """Publish pools of devices for structured claims (API ``devmgmtproto.k8s.io``)."""
+        """Publish pools of devices for structured claims (API ``devmgmtproto.k8s.io``, not DRA)."""
         self._api.call(operations.publish_pools, body=objects_text(pool))
 
     def define(self, device_class: ClaimSource) -> None:
-        """Define device classes for structured claims (API ``devmgmtproto.k8s.io``)."""
+        """Define device classes for structured claims (API ``devmgmtproto.k8s.io``, not DRA)."""
         self._api.call(operations.define_classes, body=objects_text(device_class))
 
     def claim(self, claim: ClaimSource) -> None:
-        """Create structured claims (API ``devmgmtproto.k8s.io``)."""
+        """Create structured claims (API ``devmgmtproto.k8s.io``, not DRA)."""
         self._api.call(operations.create_claims, body=objects_text(claim))
 
     # -- pods ------------------------------------------------------------------------------
@@ -480,9 +483,9 @@ class MockKubeletClient:
         """Wait up to ``timeout`` seconds for the next event that meets all criteria, and return it.
         Without ``kinds``, an event of any kind matches. Raises WaitTimeout.
 
-        ``since`` is a mark or the number of an event: only later events match. ``after`` is also
-        the number of an event, and has no effect with ``since``. Without both, only events after
-        the start of the wait match.
+        By default, only events after the start of the wait match. ``since`` is a mark or the number
+        of an event: all later events match, even if they came before the wait. ``after`` means the
+        same as ``since`` with a number, and is ignored if ``since`` is set.
         """
         if since is not None:
             after = since.event if isinstance(since, Mark) else since

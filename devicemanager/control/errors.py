@@ -109,8 +109,8 @@ def _problem(status: HTTPStatus, reason: str, detail: str, **more: object) -> Pr
 def error_of(problem: Problem) -> Exception:
     """Return the exception that a client raises for an error response (``Problem``).
 
-    It is the exception that ``MockKubelet`` raises for the same error. A reason without such an
-    exception becomes a ControlError.
+    It is the exception that ``MockKubelet`` raises for the same error. If ``MockKubelet`` raises no
+    exception with the response's reason, it is a ControlError.
     """
     if problem.problems is not UNSET:
         return InvalidObject(tuple(problem.problems))

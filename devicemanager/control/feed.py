@@ -4,10 +4,9 @@ Each event or call is an entry. The readers are the streams and the waits of the
 subscribes once for all readers and encodes each entry once. A wait is woken only by an entry that
 can end it. A stream sends its entries in batches, with longer pauses if many streams are open.
 
-A feed runs on the server's event loop, with two exceptions. The callback of the subscription runs
-on the thread that publishes, and only wakes the loop. Large entries are encoded on worker threads.
-The kubelet stores a limited number of entries. A reader that misses entries gets one line with
-their count.
+A feed runs on the server's event loop, with two exceptions. The thread of the kubelet that
+publishes an entry also wakes the loop. Large entries are encoded on worker threads. The kubelet
+stores a limited number of entries. A reader that misses entries gets one line with their count.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ class Feed(Generic[T]):
 
     @property
     def latest(self) -> int:
-        """The number of the latest entry; 0 if there is none."""
+        """The number of the latest entry; 0 before the first entry."""
         return self._source.latest()
 
     def close(self) -> None:

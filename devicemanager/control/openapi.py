@@ -1,8 +1,8 @@
 """An OpenAPI 3.1 document, generated from a table of operations.
 
-msgspec generates the schemas of the types. attrs classes cannot have descriptions for msgspec, so
-the docstrings below their fields are added here. Every field of an attrs class is also marked as
-required in responses.
+msgspec generates the schemas of the types, but without descriptions for the fields of attrs
+classes. This module adds them: they are the docstrings below the fields. It also marks every field
+of an attrs class as required in responses.
 """
 
 from __future__ import annotations

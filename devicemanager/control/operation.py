@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class Text(Enum):
-    """Kind of the objects in a request body that is a JSON or YAML text."""
+    """Content of a request body that is sent as JSON or YAML text, such as a pod's manifest."""
 
     MANIFEST = "a pod's manifest, as JSON or YAML"
     OBJECTS = "objects of devmgmtproto.k8s.io, as JSON or YAML"
@@ -160,7 +160,7 @@ class Operation(Generic[T]):
 
     @property
     def answer(self) -> Any:
-        """The type of the result, or of each line of a stream; None if there is no result."""
+        """The type of the result, or of each line of a stream; None without a result."""
         # Clients get the result of a wait or the lines of a stream, not the Wait or Stream itself.
         found = self._hints["return"]
         if get_origin(found) in (Wait, Stream):
@@ -188,8 +188,8 @@ class Operation(Generic[T]):
 
     @cached_property
     def query(self) -> type[msgspec.Struct] | None:
-        """A struct type whose fields are the parameters of the query; None if there are no
-        parameters."""
+        """A struct type whose fields are the parameters of the query; None for a query
+        without parameters."""
         # A struct lets msgspec check the parameters and describe them in the OpenAPI document.
         fields = [
             (each.name, self._hints[each.name], *_default(each))

@@ -41,7 +41,7 @@ class RemoteEvents:
 
     @property
     def latest(self) -> int:
-        """The number of the latest event; 0 if there is none."""
+        """The number of the latest event; 0 before the first event."""
         return self._api.call(operations.get_node).latest_event
 
     def recent(self, *kinds: EventKind) -> tuple[Event, ...]:
@@ -72,7 +72,7 @@ class RemoteCalls(CallQueries):
 
     @property
     def latest(self) -> int:
-        """The number of the latest call; 0 if there is none."""
+        """The number of the latest call; 0 before the first call."""
         return self._api.call(operations.get_node).latest_call
 
     @property
@@ -118,8 +118,9 @@ class RemoteFaults:
         return self._api.call(operations.list_faults).seed
 
     def set(self, fault: Any, /, **options: Any) -> FaultState:
-        """Set a fault, and return its state. ``fault`` is the name of a kind, and ``options`` are
-        its options. ``fault`` can also be a line of text, a mapping or a ``Fault``.
+        """Set a fault, and return its state. ``fault`` is the name of a kind of fault, and
+        ``options`` are the options of that kind. Without ``options``, ``fault`` can also be a line
+        of text, a mapping or a ``Fault``.
 
         Raises FaultError for an invalid fault. If the fault is an action that is executed
         immediately, the errors of the action are raised, too.

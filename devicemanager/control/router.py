@@ -12,8 +12,9 @@ these steps:
    threads (``Workers``), so an operation that lists or ends such calls never waits for them.
 6. It sends the result (``answer``). An error in any step becomes a problem response.
 
-Waits and streams use no thread while nothing happens. A wait is checked again after each entry of
-its feed that can end the wait. A stream sends the entries of its feed.
+Waits and streams use no thread while nothing happens. They get the events or calls of the kubelet
+from a feed (``feed``). A wait is checked again after each event or call that can end the wait. A
+stream sends the events or calls to the client.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class _Resource:
     """True if the resource was without a connected plugin at some time."""
     stopped_at: float | None = None
     last: EndpointInfo | None = None
-    """The endpoint that serves the resource while no endpoint is connected: the endpoint that
-    disconnected last, or a placeholder if the resource is known only from the checkpoint."""
+    """The endpoint that serves the resource while no endpoint is connected. It is the endpoint that
+    disconnected last, or a placeholder if only the checkpoint names the resource."""
 
     @property
     def is_counted(self) -> bool:
@@ -92,8 +92,8 @@ class Disconnection:
     """The effects of a plugin's disconnect on its resource.
 
     ``endpoint`` disconnected. ``promoted`` is the endpoint that serves the resource from now on;
-    None if the serving endpoint has not changed or no endpoint is left. ``before`` and ``after``
-    are the resource's device lists.
+    None if the serving endpoint has not changed or no endpoint is left. ``before`` is the
+    resource's device list before the disconnect, and ``after`` is the list after it.
     """
 
     endpoint: EndpointInfo
@@ -125,11 +125,11 @@ class Endpoints:
         self._removed: dict[ResourceName, DeviceList] = {}
 
     def __contains__(self, resource: object) -> bool:
-        """True if the resource has a device list and a plugin that is connected or in its grace
-        period.
+        """True if the resource has a device list.
 
         A plugin that has registered but not sent a list does not count
-        (``isDevicePluginResource`` reads ``healthyDevices``, v1.36).
+        (``isDevicePluginResource`` reads ``healthyDevices``, v1.36). After the last plugin
+        disconnects, the resource keeps its list until the grace period ends.
         """
         found = self._resources.get(resource)  # type: ignore[call-overload]
         return found is not None and found.is_listed
@@ -214,8 +214,10 @@ class Endpoints:
         return endpoint, tuple(replaced)
 
     def resource_of(self, endpoint: EndpointId) -> ResourceName | None:
-        """Return the resource of an endpoint; None if device lists that the endpoint sends are
-        ignored."""
+        """Return the resource of an endpoint; None if the endpoint disconnected or was replaced.
+
+        With quirk Q24, also return the resource of a replaced endpoint, whose lists then count.
+        """
         current = self._by_id.get(endpoint)
         if current is not None:
             return current.resource
@@ -287,8 +289,10 @@ class Endpoints:
         return promoted
 
     def restore(self, resource: ResourceName, now: float) -> None:
-        """Add a resource that a checkpoint names. The resource has 0 devices, and a stopped
-        endpoint whose grace period starts now (``readCheckpoint``, v1.32)."""
+        """Add a resource that a checkpoint names, with 0 devices and a stopped endpoint.
+
+        The grace period after which the resource is removed starts now (``readCheckpoint``, v1.32).
+        """
         if resource not in self._resources:
             last = EndpointInfo(EndpointId(0), resource, resource)
             self._resources[resource] = _Resource(stopped_at=now, last=last, is_listed=True)

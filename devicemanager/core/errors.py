@@ -12,7 +12,8 @@ from devicemanager.core import messages
 class DeviceManagerError(Exception):
     """Base class of the errors that the mock kubelet raises deliberately.
 
-    ``checkpoint``, ``podresources`` and ``devicemanager.plugin`` have separate base classes.
+    The errors of the packages ``checkpoint``, ``podresources`` and ``devicemanager.plugin`` have
+    other base classes.
     """
 
 
@@ -79,7 +80,7 @@ class AllocationError(RequestError):
     """Error for a failed allocation. The pod is rejected with ``UnexpectedAdmissionError``.
 
     If other kubelet versions would admit the pod, ``behaviour`` names the field of
-    ``devicemanager.core.versions.behaviour.Behaviour`` that differs.
+    ``devicemanager.core.versions.behaviour.Behaviour`` that has another value in these versions.
     """
 
     def __init__(self, text: str, behaviour: str = "") -> None:

@@ -40,7 +40,7 @@ class DeviceIndex:
     impossible_node: int | None = None
     """The smallest invalid NUMA node ID that a device names; None if all IDs are valid.
 
-    ``per_node`` does not have invalid IDs.
+    An invalid ID is not a key of ``per_node``.
     """
 
     def bits(self, ids: Iterable[DeviceId]) -> int:
@@ -107,14 +107,14 @@ class DeviceList:
 
     device_index: DeviceIndex
     health: tuple[str, ...]
-    """The plugin's health text for each device, by number."""
+    """Health text that the plugin sent for each device. The index is the device's number."""
     healthy: int
     """The set of devices that may be allocated."""
     mixed: int = 0
     """The set of devices that the ListAndWatch response lists several times, as healthy and as
     unhealthy. They may be allocated, and the kubelet counts each of them twice."""
     reported: Columns | None = None
-    """The ListAndWatch response from which the list was made, for a comparison with the next
+    """The ListAndWatch response from which the list was made. It is compared with the next
     response. None for ``EMPTY``, and after the plugin has disconnected."""
 
     @property

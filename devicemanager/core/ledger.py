@@ -42,7 +42,8 @@ from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceIndex
 
 DevicesPerNuma = Mapping[int, tuple[DeviceId, ...]]
-"""Sorted device IDs by NUMA node ID. Devices without topology are under ``WITHOUT_TOPOLOGY``."""
+"""Mapping from the ID of a NUMA node to the sorted IDs of its devices. The key
+``WITHOUT_TOPOLOGY`` has the devices without topology."""
 
 
 @attrs.frozen
@@ -63,8 +64,8 @@ class AllocatedDevices:
 
 
 LEAKED = PodUid("")
-"""Empty UID. It stands for the user of leaked devices. With quirk Q4, devices of a failed admission
-leak: they stay in use and belong to no pod."""
+"""Empty UID, which stands in place of a pod's UID for leaked devices. With quirk Q4, devices of a
+failed admission leak: they stay in use and belong to no pod."""
 
 AllocatedByResource = Mapping[ResourceName, AllocatedDevices]
 """Devices that are allocated to one container, by resource."""
@@ -81,7 +82,7 @@ class _Index:
     """Index of the devices in use of one resource, and of the pods that use these devices."""
 
     users: dict[DeviceId, tuple[PodUid, ...]] = attrs.field(factory=dict)
-    """Pod UIDs by device: one UID for each entry or reservation that names the device. A device has
+    """Pod UIDs by device ID: one UID for each allocation or reservation of the device. A device has
     several UIDs only if containers of one pod reuse the device, or if another program wrote the
     checkpoint."""
     device_index: DeviceIndex | None = None
@@ -145,18 +146,19 @@ class Draft:
 
 
 class Ledger:
-    """Record of all allocated devices by pod, and of the devices reserved by open drafts.
+    """Record of all allocated devices, by pod, and of the devices that admissions in progress have
+    reserved.
 
-    An entry is replaced, never changed in place, so callers can keep the result of a query. Not
-    thread-safe: callers must hold the manager's lock.
+    Allocations are replaced, never changed in place, so callers can keep the result of a query. Not
+    thread-safe: callers must hold the device manager's lock.
     """
 
     def __init__(self, *, ignores_drafts: bool = False, keeps_requested: bool = False) -> None:
         """Create an empty ledger.
 
-        With ``ignores_drafts``, reserved devices count as free after devices of another pod were
-        freed (quirk Q25). With ``keeps_requested``, a resource counts as in use once devices of it
-        were requested, even if none could be reserved (quirk Q4).
+        With ``ignores_drafts``, devices that an admission in progress has reserved count as free as
+        soon as devices of another pod are freed (quirk Q25). With ``keeps_requested``, a resource
+        counts as in use once a pod has requested it, even if the pod gets no devices (quirk Q4).
         """
         self._pods: dict[PodUid, AllocatedByContainer] = {}
         self._index: dict[ResourceName, _Index] = {}
@@ -246,8 +248,8 @@ class Ledger:
         return [] if index is None else sorted(index.users.keys() - device_index.index.keys())
 
     def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
-        """Return which of the given devices of a resource are in use, by UID of the pod that uses
-        them.
+        """Return those of the given devices of a resource that are in use, as a dict. It maps the
+        UID of each pod to the IDs of the devices that this pod uses.
 
         Kubelets with quirk Q8 ignore the resource: they search all resources for a device ID.
         """
@@ -334,10 +336,11 @@ class Ledger:
         self.drop(draft)
 
     def count_committed_only(self) -> None:
-        """With quirk Q4 or Q25, count only committed devices as in use; otherwise do nothing.
+        """With quirk Q4 or Q25, count only allocated devices as in use; otherwise do nothing.
 
         The kubelet does this with ``m.allocatedDevices = m.podDevices.devices()``. Leaked devices
-        become free (Q4), and reserved devices count as free (Q25).
+        become free (Q4). Devices that are only reserved, by an admission in progress, count as
+        free (Q25).
         """
         if self._requested:
             self._requested.clear()
@@ -369,9 +372,9 @@ class Ledger:
     def withdraw(self, draft: Draft, others: Iterable[Draft]) -> bool:
         """Undo the draft of an interrupted admission.
 
-        The draft can be open or closed, or the interrupt came while it was being closed.
-        ``others`` are the other open drafts. Returns True if devices of the draft had been
-        committed. The indexes are rebuilt, because the interrupt may have stopped an update.
+        The draft can be open, closed or only half closed. ``others`` are the drafts of all other
+        admissions in progress. Returns True if devices of the draft were already allocated. The
+        interrupt may have stopped an update of the devices in use, so they are counted again.
         """
         pod = self._pods.get(draft.pod, {})
         had_entries = False
@@ -392,14 +395,15 @@ class Ledger:
         return had_entries
 
     def recount(self, drafts: Iterable[Draft] = ()) -> None:
-        """Rebuild all indexes from the allocated devices and the given open drafts."""
+        """Count the devices in use again: the allocated devices, and the devices reserved in
+        ``drafts``."""
         self._index = {}
         for pod, resource, ids in self._all_in_use(drafts):
             self._index.setdefault(resource, _Index()).add(pod, ids)
 
     def enter(self, draft: Draft, containers: Iterable[ContainerName]) -> None:
-        """Turn the devices of some containers in a dropped draft into allocated devices. With quirk
-        Q31, a rejected pod keeps these devices."""
+        """Turn the devices that a dropped draft has for ``containers`` into allocated devices. With
+        quirk Q31, a rejected pod keeps these devices."""
         self.restore(
             (draft.pod, container, resource, allocated)
             for container in containers
@@ -447,8 +451,8 @@ class Ledger:
     # -- checking --------------------------------------------------------------------
 
     def self_check(self, drafts: Iterable[Draft] = ()) -> None:
-        """Raise InternalError if an index differs from the allocated devices and the given open
-        drafts."""
+        """Raise InternalError if the counted devices in use are not exactly the allocated devices
+        and the devices reserved in ``drafts``."""
         counted: dict[ResourceName, dict[DeviceId, list[PodUid]]] = {}
         for pod, resource, ids in self._all_in_use(drafts):
             users = counted.setdefault(resource, {})

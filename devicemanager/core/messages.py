@@ -39,7 +39,7 @@ CHANGED_REQUEST = (
 )
 UNREGISTERED = "cannot allocate unregistered device {resource}"
 UNREGISTERED_BEFORE = "can't allocate unregistered device {resource}"
-"""The text of ``UNREGISTERED`` up to v1.25.9, v1.26.4 and v1.27.1."""
+"""Older text of the error ``UNREGISTERED``, in kubelets up to v1.25.9, v1.26.4 and v1.27.1."""
 NO_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices {resource}"
 ALLOCATED_UNHEALTHY = (
     "previously allocated devices are no longer healthy; "

@@ -60,9 +60,9 @@ class Node:
         twice.
 
         Raises Rejected (``OutOf<resource>``) for the first resource that does not fit.
-        ``devices`` returns the number of allocatable devices of a resource, or None for an
-        unknown resource. Unknown resources are not checked (``removeMissingExtendedResources``,
-        v1.32).
+        The function ``devices`` returns the number of allocatable devices of a resource, or None
+        for an unknown resource. Unknown resources are not checked
+        (``removeMissingExtendedResources``, v1.32).
         """
         requests = self._requests(pod)
         mine = self._pods.get(pod.uid, {})
@@ -151,7 +151,7 @@ class NodeStatus:
     ) -> None:
         """Set the counts to ``capacity`` and ``allocatable``, and to 0 for ``removed`` resources.
 
-        All other resources keep their counts, such as those of an earlier kubelet instance.
+        All other resources keep their counts, even counts that an earlier kubelet instance set.
         """
         for numbers, now in ((self.capacity, capacity), (self.allocatable, allocatable)):
             numbers.update(dict.fromkeys(removed, 0))

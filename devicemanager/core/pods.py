@@ -109,8 +109,8 @@ class Pod:
     """``status.extendedResourceClaimStatus.requestMappings``: container, resource and request of
     each entry."""
     forbidden_sidecar: ContainerName | None = None
-    """Name of the restartable init container because of which the kubelet rejects the pod. None if
-    the kubelet does not reject the pod for this reason."""
+    """Name of the pod's first restartable init container, if the kubelet rejects pods with such
+    containers. Otherwise None."""
     ephemeral_containers: tuple[Container, ...] = ()
     """``spec.ephemeralContainers``, which users add to a running pod. They have no resources, and
     do not affect the pod's phase."""
@@ -165,8 +165,8 @@ class Pod:
         return attrs.evolve(self, containers=tuple(plain))
 
     def without_sidecars(self) -> Pod:
-        """Return the pod with ordinary instead of restartable init containers, for a kubelet that
-        does not support restartable init containers."""
+        """Return the pod with its restartable init containers turned into ordinary ones, for a
+        kubelet that does not support restartable init containers."""
         if not any(container.restartable for container in self.init_containers):
             return self
         ordinary = tuple(attrs.evolve(each, restartable=False) for each in self.init_containers)

@@ -50,7 +50,8 @@ def one_line(text: str) -> str:
 
 
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Join the first ``most`` texts with ``separator``; add ``and N more`` for the rest, if any."""
+    """Return the first ``most`` texts, joined with ``separator``. If N more texts exist, the result
+    ends with ``and N more``."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return separator.join(texts[:most]) + more
 

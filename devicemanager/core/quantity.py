@@ -158,7 +158,7 @@ def whole_units(nanos: int) -> int:
 
 
 def milli_units(nanos: int) -> int:
-    """Convert nano-units to thousandths, rounded away from zero (``Quantity.MilliValue``,
+    """Convert nano-units to milli-units, rounded away from zero (``Quantity.MilliValue``,
     v1.32)."""
     return _away_from_zero(nanos, NANOS_PER_MILLI)
 

@@ -22,12 +22,12 @@ class Rejected(RequestError):
         self.cause: Exception | None = None
         """The error of a failed allocation; None for other rejections."""
         self.behaviour = ""
-        """If other kubelet versions would admit the pod: the name of the field of
-        ``devicemanager.core.versions.behaviour.Behaviour`` that differs. Otherwise empty."""
+        """Name of the field of ``devicemanager.core.versions.behaviour.Behaviour`` because of which
+        only some kubelet versions reject the pod. Empty if all versions reject it."""
         self.explanation: AdmissionExplanation | None = None
         self.undecided = False
-        """True if the search for devices for the pod's structured claims stopped at a limit. Then
-        it is not known whether the claims fit."""
+        """True if the search for the devices of the pod's claims stopped at a limit, so it is not
+        known whether they fit. These are claims of the API ``devmgmtproto.k8s.io``, not of DRA."""
         super().__init__(f"{reason}: {message}")
 
 

@@ -27,4 +27,4 @@ class Responses:
 
 
 NO_RESPONSES: Final = Responses()
-"""An empty log; commands and forwarded connections are rejected."""
+"""Responses with an empty log. Commands and forwarded connections are rejected."""

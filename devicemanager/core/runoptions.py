@@ -84,9 +84,9 @@ class Conflict:
     """A setting of a container for which two different values were returned.
 
     ``kind`` is the kind of setting: ``env``, ``mount``, ``mount access``, ``device``,
-    ``device permissions``, ``annotation`` or ``network interface``. ``kept_by`` and
-    ``dropped_by`` are resource names, or other sources such as a CDI device; they can be equal.
-    ``kept_value`` is used.
+    ``device permissions``, ``annotation`` or ``network interface``. ``kept_value`` is used, and
+    ``dropped_value`` is not. ``kept_by`` and ``dropped_by`` name the sources of these two values: a
+    resource, or another source such as a CDI device. Both values can have the same source.
     """
 
     kind: str

@@ -1,7 +1,7 @@
 """``allocatedResourcesStatus``: the health of a container's allocated devices.
 
 Follows ``UpdateAllocatedResourcesStatus`` (pkg/kubelet/cm/devicemanager/manager.go, v1.32) with
-two differences. The result is sorted by resource and ID; the kubelet's order is random (Q7). A
+three differences. The result is sorted by resource and ID; the kubelet's order is random (Q7). A
 device that has vanished is Unknown; the kubelet reports Healthy (Q9). A device whose plugin has
 disconnected is Unhealthy; the kubelet reports the device's last health (Q9). ``versions.quirks``
 lists kubelet bugs such as Q7.
@@ -51,10 +51,11 @@ def allocated_resources_status(
     devices: Callable[[ResourceName], DeviceList | None],
     quirks: frozenset[str] = frozenset(),
 ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-    """Return ``allocatedResourcesStatus`` of the containers that have devices, by container.
+    """Return ``allocatedResourcesStatus`` of each container that has devices, by container name.
 
-    ``devices`` returns the current device list of a resource. With quirk ``Q9``, a device that
-    vanished is Healthy, and a device whose plugin disconnected keeps its last health.
+    The function ``devices`` returns the current device list of a resource. With quirk ``Q9``, a
+    device that has vanished is Healthy, and a device whose plugin has disconnected keeps its last
+    health.
     """
     health = _last_health if "Q9" in quirks else device_health
     return {

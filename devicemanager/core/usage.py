@@ -94,14 +94,15 @@ _NONE: Final[Mapping[ContainerName, float]] = {}
 
 @attrs.frozen
 class PodUsage:
-    """Usage of a pod from the time ``since`` on, and the CPU time that its containers used
-    before."""
+    """Usage of a pod from the time ``since`` on, and the CPU time that its containers had used by
+    then."""
 
     usage: Usage
     since: float = 0.0
     """Time since which ``usage`` applies, in seconds since the epoch."""
     before: Mapping[ContainerName, float] = _NONE
-    """CPU time before ``since``, in seconds, of each container that was running at ``since``."""
+    """CPU time in seconds that each container had used until the time ``since``, by container. Only
+    containers that were running at this time are included."""
 
     def cpu_seconds(self, container: Container, started_at: float, now: float) -> float:
         """Return the CPU time of a container since its start, in seconds."""

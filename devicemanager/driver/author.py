@@ -22,7 +22,8 @@ __all__ = ["Driver", "Resources", "offers_health"]
 _log = logging.getLogger(__name__)
 
 Resources: TypeAlias = DriverResources | Iterable[Device | str]
-"""All pools of a driver; or the devices of its only pool, which has the node's name."""
+"""All pools of a driver (``DriverResources``), or only devices. Devices without a pool form one
+pool with the node's name."""
 
 
 class Driver(ABC):

@@ -31,10 +31,10 @@ class CdiFiles:
         return f"{self.kind}={name}"
 
     def contents(self, uid: str, devices: Mapping[str, Mapping[str, Any]]) -> dict[Path, str]:
-        """Return the content of a claim's file, by path.
+        """Return the path and the content of a claim's file, as a dict with one entry.
 
         ``devices``: the ``containerEdits`` of CDI, by device name. Devices without edits are
-        omitted, because runtimes reject them. If no device has edits, the result is empty.
+        omitted, because runtimes reject them. If no device has edits, the dict is empty.
         """
         edits = {name: dict(each) for name, each in devices.items() if each}
         if not edits:

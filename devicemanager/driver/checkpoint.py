@@ -1,7 +1,7 @@
 """The driver's own checkpoint: the prepared claims and their results.
 
 The kubelet repeats a call after a restart, a timeout or a reboot. It expects the same response, but
-it does not name the devices of the claim. Therefore the driver stores them.
+its call does not name the devices of the claim. Therefore the driver stores these devices.
 
 The file is JSON: ``{"version": 1, "claims": {UID: entry}}``. It is read again if another instance
 of the driver has replaced it.
@@ -68,8 +68,11 @@ class Checkpoint:
     """The checkpoint file in a driver's data directory. The caller must hold ``CallLock``."""
 
     def __init__(self, path: Path, report: Callable[[Exception, str], object]) -> None:
-        """If the file is damaged, it is renamed, and ``report`` is called with the error and a
-        text."""
+        """Use the checkpoint file at ``path``, which need not exist.
+
+        A damaged file is renamed when it is read. ``report`` is then called with the error and a
+        description of the problem.
+        """
         self._path = path
         self._report = report
         self._read: FileIdentity | None = None
@@ -88,7 +91,7 @@ class Checkpoint:
         self._write({**self._fresh(), entry.claim.uid: entry})
 
     def remove(self, uid: str) -> None:
-        """Remove an entry; do nothing if there is none. Raises OSError."""
+        """Remove the entry of a claim; do nothing if it does not exist. Raises OSError."""
         entries = self._fresh()
         if uid in entries:
             self._write({key: entry for key, entry in entries.items() if key != uid})

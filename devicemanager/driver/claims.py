@@ -47,7 +47,7 @@ _SAFE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]*")
 
 
 class ClaimService:
-    """Handles the kubelet's calls for claims, one at a time. Implements ``Services``."""
+    """Handler of the kubelet's calls for claims, one call at a time. Implements ``Services``."""
 
     def __init__(
         self,
@@ -63,8 +63,12 @@ class ClaimService:
         published: Callable[[AllocatedDevice], Mapping[str, Attribute] | None],
         watch_health: Callable[[grpc.ServicerContext], Iterator[Report]],
     ) -> None:
-        """``metadata`` writes the metadata files; None to write none. ``published`` returns the
-        attributes of a device in the published slices; None for an unknown device."""
+        """Create the service.
+
+        ``metadata`` provides the metadata files of devices; if it is None, no such files are
+        written. The function ``published`` returns the attributes that a device has in the
+        published slices, or None if no slice has the device.
+        """
         self._name = name
         self._driver = driver
         self._find = find

@@ -31,7 +31,8 @@ _DEFAULT_TIMEOUT = 30
 def health_message(device: DeviceHealth, pool: str, seconds: float) -> health_api.DeviceHealth:
     """Return the protobuf message with the health of a device.
 
-    ``pool``: pool name for a device without its own. ``seconds``: Unix time of the check.
+    ``pool``: name of the pool, if the device does not name its pool. ``seconds``: Unix time of the
+    check.
     """
     return health_api.DeviceHealth(
         device=health_api.DeviceIdentifier(
@@ -45,7 +46,8 @@ def health_message(device: DeviceHealth, pool: str, seconds: float) -> health_ap
 
 
 class HealthReports:
-    """Calls the driver's ``health`` periodically and sends the results to all health streams."""
+    """Thread that calls the driver's ``health`` periodically and sends the results to all health
+    streams."""
 
     unhealthy: frozenset[tuple[str, str]] = frozenset()
     """Pool and name of each device that is Unhealthy in the last report."""
@@ -59,7 +61,11 @@ class HealthReports:
         report: Callable[[Exception, str], object],
         changed: Callable[[], object],
     ) -> None:
-        """``report`` is called with each error, ``changed`` after each change of ``unhealthy``."""
+        """Create the thread; ``start`` starts it.
+
+        ``report`` is called with each error of ``health``. ``changed`` is called after each change
+        of ``unhealthy``.
+        """
         self._check = check
         self._interval = interval
         self._pool = pool
@@ -67,7 +73,7 @@ class HealthReports:
         self._report = report
         self._call_changed = changed
         self._changed = threading.Condition()
-        """Guards ``_newest`` and ``_number``."""
+        """Condition variable that guards ``_newest`` and ``_number``."""
         self._newest: Report | None = None
         self._number = 0
 
@@ -101,12 +107,12 @@ class HealthReports:
             self._call_changed()
 
     def wake(self) -> None:
-        """Make all streams check if they must end."""
+        """Wake all open health streams, so that each checks whether it must end."""
         with self._changed:
             self._changed.notify_all()
 
     def watch(self, context: grpc.ServicerContext) -> Iterator[Report]:
-        """Yield the newest report, then later reports, until the call or the driver ends.
+        """Yield the newest report, then each later report, until the call ends or the driver stops.
 
         A slow client gets only the newest of several reports. In the first report, devices whose
         timeout has passed are Unknown.

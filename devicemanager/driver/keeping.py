@@ -1,4 +1,4 @@
-"""Maintain a driver's sockets: serve them again if a file was removed.
+"""Maintain a driver's sockets: serve them again if a socket file was removed.
 
 When a kubelet starts, it finds the existing sockets, so the driver does nothing. But the kubelet's
 directory can be recreated, and another program can remove a socket.

@@ -35,8 +35,10 @@ class MetadataFiles:
     def contents(
         self, claim: Claim, devices: Iterable[tuple[PreparedDevice, Mapping[str, Attribute]]]
     ) -> dict[Path, str]:
-        """Return the contents of a claim's files, by path. ``devices``: devices and their
-        attributes."""
+        """Return the contents of a claim's metadata files and CDI files, by path.
+
+        ``devices`` has pairs of a prepared device and its attributes.
+        """
         by_request: dict[str, list[dict[str, Any]]] = {}
         for prepared, attributes in devices:
             made = self._device(prepared, attributes)
@@ -99,7 +101,7 @@ class MetadataFiles:
         return json.dumps(content, indent=2)
 
     def remove(self, claim: Claim) -> None:
-        """Remove the files of a claim, if there are any. Raises OSError."""
+        """Remove the metadata files and CDI files of a claim, if they exist. Raises OSError."""
         for path in self._cdi_dir.glob(f"{self._driver}_metadata_{claim.uid}_*.json"):
             path.unlink(missing_ok=True)
         directory = self._claim_directory(claim)

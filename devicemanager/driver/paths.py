@@ -50,10 +50,11 @@ class DriverPaths:
     def of(
         cls, driver: str, registrar_dir: Path, data_dir: Path, cdi_dir: Path, uid: str = ""
     ) -> DriverPaths:
-        """Return the paths of one driver instance. ``uid``: UID of its pod, for a rolling update.
+        """Return the paths of one driver instance.
 
-        Raises ConfigurationError if the driver name makes the path of a socket too long, and
-        SocketPathError if the path is too long for another reason.
+        ``uid``: UID of the pod in which the instance runs, if a rolling update can run two
+        instances at once; otherwise empty. Raises ConfigurationError if the driver name makes the
+        path of a socket too long, and SocketPathError if the path is too long for another reason.
         """
         infix = f"-{uid}" if uid else ""
         found = cls(
@@ -75,7 +76,7 @@ class DriverPaths:
 
 
 def in_kubelet_directory(driver: str, root: Path, uid: str = "") -> DriverPaths:
-    """Return the paths below a kubelet's directory, such as ``/var/lib/kubelet``.
+    """Return the paths of one driver instance, below the kubelet's directory ``root``.
 
     CDI files are in ``<root>/cdi``. Raises the same errors as ``DriverPaths.of``.
     """

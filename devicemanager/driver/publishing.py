@@ -44,7 +44,8 @@ Report = Callable[[Exception, str], object]
 
 
 class SlicePublisher:
-    """Keeps the API server's slices of one driver on one node equal to the author's resources."""
+    """Publisher of one driver's slices on one node. It keeps the slices on the API server equal to
+    the author's resources."""
 
     def __init__(
         self,
@@ -56,9 +57,12 @@ class SlicePublisher:
         report: Report,
         unhealthy: Callable[[], Container[tuple[str, str]]] = tuple,
     ) -> None:
-        """``report`` is called with each error, and with the task that failed
-        (``Driver.handle_error``). ``unhealthy`` returns pool and name of each device that gets the
-        taint of unhealthy devices."""
+        """Create the publisher; ``start`` starts its threads.
+
+        ``report`` is called with each error, and with the task that failed
+        (``Driver.handle_error``). The function ``unhealthy`` returns pool and name of each device
+        that gets the taint of unhealthy devices.
+        """
         self._api = api
         self._driver = driver
         self._node = node
@@ -73,7 +77,8 @@ class SlicePublisher:
         self._failures = 0
         self._owner: dict[str, Any] | None = None
         self._stored: dict[str, Spec] = {}
-        """Specs as the server stores them, if it has dropped fields of the wanted specs."""
+        """Specs from which the server dropped fields, in the form that the server stores. The keys
+        are the wanted specs, as JSON text."""
 
     def start(self) -> None:
         """Start the threads. To end them, set the event ``stopping`` and call ``notify``."""

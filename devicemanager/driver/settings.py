@@ -51,7 +51,8 @@ class DriverSettings:
     service account."""
 
     def for_driver(self, driver: str) -> DriverSettings:
-        """Return a copy for a driver, with defaults for empty settings and with absolute paths."""
+        """Return a copy of the settings for the named driver. Empty settings get their defaults.
+        The paths of directories become absolute."""
         plugins = _variable("KUBELET_PLUGINS_DIRECTORY_PATH", PLUGINS_DIRECTORY)
         registrar = _variable("KUBELET_REGISTRAR_DIRECTORY_PATH", PLUGINS_REGISTRY_DIRECTORY)
         return attrs.evolve(

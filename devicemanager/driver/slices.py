@@ -1,8 +1,9 @@
 """Decide which ResourceSlices of a node to create, replace and delete, without side effects.
 
-A consumer uses only the newest generation of a pool, and only if all its slices exist
-(``resourceSliceCount``). So if a pool changes, all its slices are written with the next generation.
-A slice that another client deleted is recreated with the current generation.
+A consumer of slices, such as the scheduler, uses only the newest generation of a pool. It ignores
+the pool until all slices of this generation exist (``resourceSliceCount``). So if a pool changes,
+all its slices are written with the next generation. A slice that another client deleted is
+recreated with the current generation.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ _MOST_TAINTS: Final = 16
 
 
 def pools_of(resources: Resources, node: str) -> Mapping[str, Pool]:
-    """Convert an author's resources to pools, by name. The default pool has the node's name.
+    """Convert an author's resources to pools, by pool name. If the author gives only devices, they
+    are one pool with the node's name.
 
     Raises ValueError for invalid resources.
     """
@@ -173,7 +175,8 @@ def _without_empty(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @attrs.define
 class Changes:
-    """Changes that lead to the wanted slices. They are sent in the order of the fields."""
+    """Changes that turn the existing slices into the wanted slices. They are sent in this order:
+    ``replaced``, ``created``, ``deleted``."""
 
     replaced: list[Slice] = attrs.field(factory=list)
     created: list[tuple[int, Spec]] = attrs.field(factory=list)

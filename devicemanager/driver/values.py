@@ -131,7 +131,8 @@ def _devices(devices: Iterable[Device | str]) -> tuple[Device, ...]:
 
 @attrs.frozen
 class Pool:
-    """Devices that are published together. A device without properties can be given as its name.
+    """Devices that are published together. In ``devices``, a name stands for a device without
+    properties.
 
     ``counters``: quantities of the shared counters for partitionable devices, by counter set and
     counter.
@@ -214,8 +215,8 @@ class PreparedDevice:
     edits: Mapping[str, Any] = attrs.field(factory=dict, kw_only=True)
     """Further fields of ``containerEdits`` as in a CDI file, such as ``hooks``."""
     metadata: Mapping[str, Attribute] | None = attrs.field(default=None, kw_only=True)
-    """Attributes in the device's metadata file; None for the attributes that the driver has
-    published."""
+    """Attributes for the device's metadata file. If None, the file has the attributes that the
+    driver has published."""
 
 
 Health = Literal["Healthy", "Unhealthy", "Unknown"]

@@ -86,7 +86,7 @@ class EventKind(StrEnum):
     RESIZE_STARTED = "resize-started"
     """New CPU and memory were allocated to a running pod."""
     RESIZE_PENDING = "resize-pending"
-    """The node cannot resize a pod now, or its pending resize was withdrawn."""
+    """The node cannot resize a pod now, or the pending resize of a pod was withdrawn."""
     RESIZE_COMPLETED = "resize-completed"
     """The containers of a pod have their new CPU and memory."""
     DELETING = "deleting"
@@ -125,7 +125,8 @@ class EventKind(StrEnum):
     CLAIM_DEVICE_GONE = "claim-device-gone"
     """A device that is allocated to a structured claim is no longer in any pool."""
     CLAIM_UNKNOWN = "claim-unknown"
-    """A pod names structured claims, but no pools or claims exist: the pod runs without them."""
+    """A pod names structured claims, but the node has no pools, classes or claims. The pod runs
+    without claims."""
     CLAIMS_LOADED = "claims-loaded"
     """The file of structured claims was read at startup."""
     CLAIMS_FAILED = "claims-failed"
@@ -158,10 +159,11 @@ class EventKind(StrEnum):
     DRA_STATE_SET_ASIDE = "dra-state-set-aside"
     """A corrupt file ``dra_manager_state`` was renamed, and the kubelet starts without one."""
     POD_UNSCHEDULABLE = "pod-unschedulable"
-    """The scheduler of an ``ApiNode`` finds no node for a pod."""
+    """The scheduler of a test's API server (``ApiNode``) finds no node for a pod."""
     DRA_OBJECTS_CHANGED = "dra-objects-changed"
-    """A ResourceClaim, ResourceSlice, DeviceClass or ResourceClaimTemplate in the kubelet's memory
-    was changed, or a ResourceSlice of the node on the API server."""
+    """A DRA object was created, changed or deleted. If the kubelet uses an API server, the object
+    is a ResourceSlice of the node. Otherwise it is a ResourceClaim, ResourceSlice, DeviceClass or
+    ResourceClaimTemplate, which the kubelet keeps in memory."""
     WATCH_DROPPED = "watch-dropped"
     """A watch of the Pods API ended, because its client read too slowly."""
     FAULT = "fault"
@@ -220,12 +222,13 @@ class Event:
     """One line for people, safe to print: control characters are escaped and very long texts
     are cut."""
     resource: str | None = None
-    """The resource concerned, as its plugin wrote it; cut if it is too long for a name."""
+    """Name of the resource or DRA driver that the event is about, as the plugin wrote it. None if
+    the event is about neither. A name that is too long is cut."""
     pod: str | None = None
-    """The UID of the pod concerned."""
+    """UID of the pod that the event is about; None if it is not about a pod."""
     details: Mapping[str, object] = attrs.field(factory=dict)
     number: int = attrs.field(default=0, eq=False)
-    """Events of one stream are numbered from 1."""
+    """Number of the event in its stream. The first event has the number 1."""
 
     @property
     def is_warning(self) -> bool:
@@ -356,7 +359,7 @@ class EventStream:
             self._subscribers = tuple(c for c in self._subscribers if c is not callback)
 
     def recent(self, *kinds: EventKind | str) -> tuple[Event, ...]:
-        """Return the stored events, oldest first. If kinds are given, return only their events.
+        """Return the stored events, oldest first; if kinds are given, only events of these kinds.
 
         Raises RequestError for an unknown kind.
         """

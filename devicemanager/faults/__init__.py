@@ -1,11 +1,12 @@
-"""Fault injection in the mock kubelet: kinds of faults, faults that are set, and when they fire.
+"""Fault injection in the mock kubelet: the kinds of faults, and when a fault fires.
 
 Purpose: a plugin must survive a kubelet that rejects a registration, loses a stream or
 restarts at the wrong moment. A fault makes the mock kubelet do this when a test needs it.
 
-An injection point is a place in the kubelet's code where faults can fire. Inputs: faults as
-values, lines or files (``fault``), and calls from the code at injection points. Outputs: the
-faults that fire (``registry``), as events and as ``Fired`` values for this code.
+An injection point is a place in the kubelet's code where faults can fire. Inputs: faults, as
+Python objects, lines of text or files (``fault``); and calls from the code at injection points.
+Outputs: the faults that fire (``registry``). Each of them is published as an event, and returned as
+a ``Fired`` value to the code at the injection point.
 
 Theory of operation. ``kinds`` is the table of all kinds of faults. A kind has one ``Effect``, and
 an effect belongs to one ``InjectionPoint``. The code at an injection point calls
@@ -16,7 +17,8 @@ Invariants:
 * This package only decides which faults fire; other packages carry them out. It uses no gRPC,
   sockets or subprocesses (``[tool.rooms]``).
 * A kind runs only the code of its effect. An effect without code is an error at import.
-* Decisions depend on counters and a seed, never on time: the same matches fire the same faults.
+* Whether a fault fires depends on counters and a seed, never on time. If a test is repeated with
+  the same seed and the same calls, the same faults fire.
 * Without faults, an injection point costs one attribute lookup.
 
 Start reading in ``injection_point``, then ``kinds``. ``states`` has the counters of a fault that is

@@ -1,6 +1,7 @@
-"""Faults as values, as lines of text and in files: what fails, for which plugin and how often.
+"""Faults as Python objects (``Fault``), as lines of text and in files.
 
-A line has the kind and its options:
+A fault says what fails, for which plugin and how often. A line has the kind of the fault and the
+fault's options:
 
 ``reject-register:code=UNAVAILABLE,text=not now,times=2,resource=vendor.com/gpu``
 """
@@ -44,7 +45,7 @@ COMMON = (
     Option("resource", text, "only for this resource, or for this DRA driver"),
     Option("plugin", text, "only for the plugin whose socket has this file name"),
 )
-"""Options of every fault."""
+"""Options that faults of every kind have."""
 AT = Option(
     "at",
     choice(*_AT),
@@ -54,7 +55,8 @@ AT = Option(
     "the action is executed when the fault is set",
     NOW,
 )
-"""Additional option of actions, which are faults of the whole kubelet such as a restart."""
+"""Option that only actions have. An action is a fault that acts on the kubelet as a whole, such as
+a restart."""
 
 
 def _is_resource_or_driver(name: str) -> bool:
@@ -92,7 +94,7 @@ class Fault:
     times: int | None = None
     """Maximum number of times that the fault fires; None for no limit."""
     after: int = 0
-    """Number of matches before the fault can fire."""
+    """Number of matches that the fault ignores before it can fire."""
     probability: float = 1.0
     """Probability that the fault fires at a match."""
     seed: int | None = None
@@ -102,16 +104,18 @@ class Fault:
     plugin: str | None = None
     """File name of the socket of the only plugin for which the fault fires; None for all."""
     at: str = NOW
-    """When an action is executed. With ``now``, this is when the fault is set. Any other value is
-    the name of an injection point or a call."""
+    """When an action is executed: ``now``, or the name of an injection point or of a call. With
+    ``now``, the action is executed when the fault is set."""
     # Read-only, since faults are shared between threads.
     options: Mapping[str, Any] = attrs.field(factory=dict, converter=_fixed)
-    """All options of the kind by name, including defaults."""
+    """Values of all options of the kind, by option name. An option that was not given has its
+    default."""
 
     @classmethod
     def of(cls, kind: str, /, **given: Any) -> Self:
-        """Create a fault of a kind, with options as text or as values.
+        """Create a fault of the given kind. The keyword arguments are the options of the fault.
 
+        The value of an option can be a Python value, or text as in a line for :meth:`parse`.
         Raises FaultError for an unknown kind, an unknown option or an invalid value.
         """
         row = KINDS.get(kind)
@@ -172,8 +176,8 @@ class Fault:
 
     @property
     def phase(self) -> str:
-        """The phase of a call in which the fault fires: ``before`` it is made, or ``after`` its
-        response has arrived."""
+        """The text ``after`` if the fault fires when a plugin has responded to a call, otherwise
+        the text ``before``."""
         return "after" if self.options.get("when") == "after" else "before"
 
     @classmethod

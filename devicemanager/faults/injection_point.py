@@ -2,8 +2,8 @@
 
 An injection point is a place in the kubelet's code where a fault can fire. An effect is what
 the fault then does. Each effect belongs to one injection point, and the module that contains
-the point implements the effect: ``implements`` checks at import that no effect is missing. A
-kind of fault (``kinds``) names its effect, so it can never run the code of another kind.
+the point implements the effect: ``implements`` checks at import that no effect is missing. Each
+kind of fault (``kinds``) names its effect, and a fault runs only the code of this effect.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class InjectionPoint(StrEnum):
     """A call to a plugin is about to be made, or was answered.
     (``registration.fault_injection``)"""
     CHECKPOINT = "checkpoint"
-    """The checkpoint is about to be written. (``checkpoint_faults``)"""
+    """The checkpoint or ``dra_manager_state`` is about to be written. (``checkpoint_faults``)"""
     START = "start"
     """The kubelet starts and has not read its checkpoint yet. (``checkpoint_faults``)"""
     POD_RESOURCES = "pod-resources"
@@ -46,11 +46,12 @@ class InjectionPoint(StrEnum):
 
 
 class Effect(Enum):
-    """What a fault does when it fires, with the injection point where it fires.
+    """What a fault does when it fires, such as failing a call to a plugin.
 
-    An *action* acts on the kubelet as a whole, and has None as its injection point. The option
-    ``at`` of the fault names the point where it fires; without ``at``, the action is executed
-    when the fault is set. ``kubelet.process_faults`` implements actions.
+    Each effect has an injection point, except actions. An *action* acts on the kubelet as a whole.
+    The option ``at`` of its fault names the injection point or the call at which the action is
+    executed. Without ``at``, the action is executed when the fault is set.
+    ``kubelet.process_faults`` implements actions.
     """
 
     # The texts only keep the members distinct: an enum merges members with equal values.
@@ -115,9 +116,9 @@ class FaultContext(NamedTuple):
     plugin: str | None = None
     """File name of the plugin's socket."""
     rpc: str | None = None
-    """Name of the call, or of the PodResources method."""
+    """Name of the RPC that the kubelet makes to a plugin, or that a client makes to the kubelet."""
     phase: str = "before"
-    """``before`` a call to a plugin is made, or ``after`` its response has arrived."""
+    """The text ``after`` if a plugin has responded to the call, otherwise the text ``before``."""
 
     def __str__(self) -> str:
         who = " of ".join(filter(None, (self.plugin, self.resource)))

@@ -1,8 +1,8 @@
-"""The table of all kinds of faults: what each kind does, its options, and its use by chaos, which
-chooses faults at random (``random_faults``).
+"""The table of all kinds of faults: what each kind does, and its options.
 
-A row names the effect of its kind, and the effect names the injection point that implements
-it (``injection_point``). CONTRIBUTING.md has the steps to add a kind.
+Each row names the effect of its kind, and the effect names its injection point
+(``injection_point``). The field ``chaos`` of a row is for faults that are chosen at random
+(``random_faults``). CONTRIBUTING.md has the steps to add a kind.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ TEXT = "injected fault"
 _MOST = 1 << 62  # keeps sums of times and counters within 64 bits
 
 Read = Callable[[Any], Any]
-"""Parser of an option's value, which may be text. Raises ValueError with the expected form."""
+"""Function that checks the value of an option and converts it, such as ``"2"`` to 2. For an invalid
+value, the function raises ValueError with the expected form."""
 
 
 @attrs.frozen
@@ -125,7 +126,7 @@ def switch(value: Any) -> bool:
 
 
 def choice(*choices: str) -> Read:
-    """Return a parser of option values that accepts only these words."""
+    """Return a parser of option values that accepts only the words in ``choices``."""
 
     def read(value: Any) -> str:
         if value not in choices:
@@ -166,8 +167,8 @@ class Kind:
     ends_process: bool = False
     """True if the fault ends the kubelet's process."""
     chaos: Mapping[str, Sequence[Any]] | None = None
-    """Values from which chaos (random faults) chooses, by option; None if chaos never chooses this
-    kind."""
+    """For faults that are chosen at random (chaos): mapping from the name of an option to its
+    possible values. None if faults of this kind are never chosen."""
 
     @property
     def point(self) -> InjectionPoint | None:
@@ -177,7 +178,7 @@ class Kind:
     @property
     def is_action(self) -> bool:
         """True if faults of this kind act on the kubelet as a whole. They are executed when they
-        are set, or at the injection point that option ``at`` names."""
+        are set, or at the injection point or call that the option ``at`` names."""
         return self.point is None
 
 
@@ -429,4 +430,4 @@ KINDS = _table(
         ),
     )
 )
-"""Every kind by its name."""
+"""Mapping from the name of each kind of fault to the ``Kind``."""

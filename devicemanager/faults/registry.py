@@ -1,8 +1,8 @@
 """The faults that are set, and which of them fire at an injection point.
 
-Whether a fault fires depends only on the seed and on counters: how often the fault matched, and
-for a fault with a probability, how often it matched for the resource. The same sequence of
-matches therefore has the same outcome, regardless of timing.
+Whether a fault fires depends only on the seed and on counters: how often the fault has matched and
+fired so far. For a fault with a probability, the matches of each resource are counted separately.
+The same sequence of matches therefore has the same outcome, regardless of timing.
 """
 
 from __future__ import annotations
@@ -170,8 +170,9 @@ class FaultRegistry:
     ) -> tuple[Fired, ...]:
         """Internal: return the faults that fire now, in the order in which they were set.
 
-        Each fault is published as an event. Actions are started on another thread; with ``start``
-        false, the caller starts them with ``Fired.start``.
+        Each fault is published as an event. If ``start`` is true, this method starts the faults
+        that are actions, on another thread. If ``start`` is false, the caller must start these
+        faults with ``Fired.start``.
         """
         firing = []
         with self._lock:
@@ -284,14 +285,17 @@ class Fired:
 
 
 def first(fired: Iterable[Fired], *effects: Effect) -> Fired | None:
-    """Return the first fault that has one of these effects; None if there is none."""
+    """Return the first fault in ``fired`` whose effect is in ``effects``; None if no fault has one
+    of these effects."""
     return next((fault for fault in fired if fault.effect in effects), None)
 
 
 def as_fault(fault: FaultSource, options: Mapping[str, Any]) -> Fault:
-    """Convert a ``Fault``, a line, a mapping, or a kind with ``options`` to a fault.
+    """Convert ``fault`` to a ``Fault``.
 
-    Raises FaultError if it is invalid.
+    ``fault`` is a ``Fault``, a line of text, a mapping, or the name of a kind. With the name of a
+    kind, ``options`` are the options of the fault. Raises FaultError for an invalid fault, and for
+    options together with any other form.
     """
     from devicemanager.faults.fault import Fault, FaultError
 

@@ -100,7 +100,7 @@ class Entry:
 
 
 class Hold:
-    """A delay of a call or a stream, which ends with ``release`` or ``cancel``. Thread-safe."""
+    """Delay of a call or a stream. ``release`` or ``cancel`` ends the delay. Thread-safe."""
 
     def __init__(self, ended: Callable[[Hold], None] | None = None) -> None:
         """``ended`` is called when the delay ends, whether it is released or cancelled."""
@@ -112,8 +112,8 @@ class Hold:
         self._cancel: Cancel | None = None
 
     def start(self, clock: Clock, seconds: float | None) -> None:
-        """Schedule the release after ``seconds`` of the clock. With None, only a call of
-        ``release`` or ``cancel`` ends the delay."""
+        """Schedule a call of ``release`` after ``seconds`` by ``clock``. If ``seconds`` is None,
+        the delay lasts until ``release`` or ``cancel`` is called."""
         if seconds is not None:
             self._cancel = clock.call_at(clock.monotonic() + seconds, self.release)
 
@@ -130,7 +130,8 @@ class Hold:
         self._end(call=True)
 
     def cancel(self) -> None:
-        """End the delay without calling any callback. A thread in ``wait`` stays blocked."""
+        """End the delay without calling any callback. Threads that are already in ``wait`` stay
+        blocked."""
         self._end(call=False)
 
     def _end(self, call: bool) -> None:

@@ -1,11 +1,12 @@
-"""Fleets: all nodes of a cluster in one archive, and what would fit or happen on them.
+"""Fleets: all nodes of a cluster in one archive, to find out which pods would fit on the nodes.
 
 Theory of operation. ``collecting`` reads a cluster, and keeps only fields that concern devices and
-scheduling (``fields``). A ``Fleet`` holds these objects, and optionally snapshots of nodes.
-``snapshots`` returns a snapshot of each ``FleetNode``: the one in the fleet, or one made from the
-device numbers in the API objects. Three modules work on each node separately, in parallel processes
-(``parallel``): ``counting`` counts devices, ``fitting`` admits copies of a pod, and ``rehearsals``
-rehearses steps such as a reboot. ``joining`` creates the same nodes in a test cluster.
+scheduling (``fields``). A ``Fleet`` holds these objects, and optionally snapshots of nodes. A
+snapshot is what a node knows about its devices (``devicemanager.snapshot``). If the fleet lacks the
+snapshot of a node, ``snapshots`` makes one from the numbers of devices in the API objects. Three
+modules work on each node separately, in parallel processes (``parallel``): ``counting`` counts
+devices, ``fitting`` admits copies of a pod, and ``rehearsals`` rehearses steps such as a reboot.
+``joining`` creates the same nodes in a test cluster.
 
 In:  an API server or an archive; pods and steps to try.
 Out: values with the results of each node. ``report`` shows them as rows and JSON data.
@@ -14,7 +15,8 @@ Invariants:
 
 * The cluster is only read, and Secrets are never requested. Environment variables, annotations and
   configuration of drivers are not stored.
-* Results name their assumptions: what the API server does not show (``report.assumptions``).
+* Results say what they assume about the nodes, because the API server does not show everything
+  (``report.assumptions``).
 * The result does not depend on the number of processes.
 
 Start reading with ``model``, then ``snapshots``.

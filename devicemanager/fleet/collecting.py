@@ -30,10 +30,10 @@ def collect_fleet(
     context: str | None = None,
     snapshots: Mapping[str, Snapshot] | None = None,
 ) -> Fleet:
-    """Read a cluster, and return its objects with the snapshots of its nodes.
+    """Read a cluster. Return a fleet with the cluster's objects and the given snapshots of nodes.
 
-    ``kubeconfig`` has the same default as in ``Cluster.connect``. ``snapshots`` has the snapshots
-    by file name.
+    ``kubeconfig`` has the same default as in ``Cluster.connect``. ``snapshots`` maps file names to
+    the snapshots in the files.
 
     Raises FleetError if nodes or pods cannot be read, and for a snapshot of a node that the cluster
     does not have. Raises ClusterError if the server cannot be reached.

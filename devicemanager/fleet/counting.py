@@ -19,7 +19,7 @@ from devicemanager.snapshot.node import Node
 __all__ = ["SIZES", "NodeFinding", "NodeUsage", "Usage", "usage"]
 
 SIZES = (1, 2, 4, 8)
-"""Numbers of devices per pod for which ``Usage.fits`` counts pods."""
+"""Pod sizes for ``Usage.fits``. The size of a pod is the number of devices that it requests."""
 _ALIGNING = ("restricted", "single-numa-node")
 """Policies of the Topology Manager that reject pods."""
 _ADMISSION = ("UnexpectedAdmissionError", "TopologyAffinityError")
@@ -36,16 +36,16 @@ class Usage:
     free: int
     """Healthy devices that are not allocated."""
     fits: tuple[int, ...]
-    """Number of further pods that the kubelet admits, for each number of devices per pod in
-    ``SIZES``."""
+    """Numbers of further pods that the kubelet would admit: one number for each pod size in
+    ``SIZES``. The size of a pod is the number of devices that it requests."""
     aligned: bool = False
-    """True if ``fits`` considers the NUMA nodes of devices: the node has a snapshot, and its
-    topology policy rejects pods that cannot be aligned."""
+    """True if ``fits`` takes NUMA alignment into account. This is the case if the node has a
+    snapshot and its topology policy rejects pods that cannot be aligned."""
 
     @property
     def lost_to_alignment(self) -> tuple[int, ...]:
-        """Number of further pods that fit only without NUMA alignment, for each number of devices
-        per pod in ``SIZES``."""
+        """Numbers of pods that would fit in addition to ``fits`` without NUMA alignment: one number
+        for each pod size (number of devices) in ``SIZES``."""
         return tuple(self.free // size - fit for size, fit in zip(SIZES, self.fits, strict=True))
 
 

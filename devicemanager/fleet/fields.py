@@ -26,8 +26,11 @@ class Whole:
 
 
 Fields: TypeAlias = "Mapping[str, Fields] | Sequence[Fields] | Whole"
-"""The fields to keep of a value: a mapping for an object, a list with one item for the items of a
-list, or ``Whole`` to keep the whole value."""
+"""Description of the fields to keep of a value.
+
+For an object, it is a mapping from field names to the ``Fields`` of their values. For a list, it
+is a list with one element: the ``Fields`` of every item. ``Whole`` keeps the whole value.
+"""
 
 
 def _is_quantities(value: Any) -> bool:
@@ -120,7 +123,7 @@ KINDS: Mapping[str, Mapping[str, Fields]] = {
     },
     "resourceclaimtemplates": {"metadata": _IDENTITY, "spec": {"spec": _CLAIM_SPEC}},
 }
-"""Fields to keep of the objects of each kind, by plural name of the kind."""
+"""Mapping from the plural name of a kind, such as ``pods``, to the fields that its objects keep."""
 
 
 def kept(value: Any, fields: Fields) -> Any:

@@ -38,7 +38,7 @@ class Candidate:
     object: Object
     """Pod manifest, with ``metadata.namespace``."""
     claims: tuple[Object, ...] = ()
-    """Claims from the pod's templates."""
+    """ResourceClaims of the pod, created from the templates that the pod names."""
     slices: tuple[Object, ...] = ()
     classes: tuple[Object, ...] = ()
     allocated: tuple[Object, ...] = ()
@@ -46,8 +46,8 @@ class Candidate:
 
     @classmethod
     def of(cls, fleet: Fleet, pod: Object, templates: Iterable[Object] = ()) -> Candidate:
-        """Create the candidate for a pod. ``templates`` are ResourceClaimTemplates that the cluster
-        may lack.
+        """Create the candidate for a pod. ``templates`` are ResourceClaimTemplates in addition to
+        those of the cluster.
 
         Raises FleetError for an invalid pod, for an unknown template, and for a claim that is not
         from a template.
@@ -196,10 +196,10 @@ def _key(value: Object) -> tuple[str, str]:
 
 
 def quota(fleet: Fleet, candidate: Candidate) -> Iterator[tuple[str, str, int]]:
-    """Yield the limits of ResourceQuotas that apply to the pod.
+    """Yield how many copies of the pod each ResourceQuota in the pod's namespace still allows.
 
-    Each item has the name of the quota, the resource, and the number of copies of the pod that the
-    quota still allows. Quotas with ``spec.scopes`` or ``spec.scopeSelector`` are left out. Raises
+    Each item has the name of the quota, a resource that the quota limits and the pod uses, and the
+    number of copies. Quotas with ``spec.scopes`` or ``spec.scopeSelector`` are left out. Raises
     FleetError for an invalid quantity.
     """
     pod = candidate.pod
@@ -235,9 +235,9 @@ def _nanos(quantity: object) -> int:
 
 
 def reasons(fits: Sequence[NodeFit]) -> dict[str, int]:
-    """Return the number of nodes on which no copy of the pod fits, by reason.
+    """Count the nodes on which no copy of the pod fits.
 
-    The most frequent reason is first.
+    Returns a mapping from each reason to its number of nodes. The most frequent reason is first.
     """
     found: dict[str, int] = {}
     for each in fits:

@@ -1,4 +1,7 @@
-"""Create the nodes and pods of a fleet in a test cluster. The nodes are virtual nodes."""
+"""Create the nodes and pods of a fleet in a test cluster.
+
+The nodes are virtual nodes: Node objects without machines, each with an in-memory kubelet.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,14 @@ class _Stoppable(Protocol):
 
 @attrs.frozen
 class FleetSpecs(NodeSpecs):
-    """Specs of virtual nodes with the names, labels, taints, devices and resources of a fleet's
-    nodes."""
+    """Specifications of virtual nodes that are copies of a fleet's nodes.
+
+    Each copy has the name, labels, taints, devices and resources of its original.
+    """
 
     nodes: tuple[FleetNode, ...] = ()
     drivers_of: Mapping[str, tuple[DriverLayout, ...]] = attrs.field(factory=dict)
-    """Simulated drivers by name of the node."""
+    """Mapping from node names to the simulated DRA drivers of the node."""
 
     @classmethod
     def of(cls, fleet: Fleet, base: NodeSpecs, changes: Configure) -> Self:
@@ -71,10 +76,11 @@ class FleetSpecs(NodeSpecs):
         return cls(names, make, end, options, base.behaviour, nodes=fleet.nodes, drivers_of=drivers)
 
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
-        """Return the options of the node with this index, counted from 0.
+        """Return the options of the virtual node with this index, counted from 0.
 
-        The virtual node gets the labels and taints of the fleet's node, and also those of the
-        command line. Taints that a control plane derives from the state of a node are left out.
+        The virtual node gets the labels and taints of the fleet's node, and also the labels and
+        taints from the command line. Taints that a control plane derives from the state of a node
+        are left out.
         """
         options = super().options_of(index, as_nodes=as_nodes, shard=shard)
         node = self.nodes[index]

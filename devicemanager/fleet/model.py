@@ -1,4 +1,4 @@
-"""Values of a fleet: objects of a cluster, by kind and by node."""
+"""A fleet in memory: the objects of a cluster, by kind and by node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from devicemanager.snapshot.model import Part
 __all__ = ["Fleet", "FleetError", "FleetNode", "Object"]
 
 Object: TypeAlias = Mapping[str, Any]
-"""Object of the API as JSON, with the fields in ``fields``."""
+"""Object of the Kubernetes API as JSON. It has only the fields that the module ``fields`` keeps."""
 
 _VERSION = re.compile(r"v?1\.\d+(\.\d+)?")
 _ENDED = ("Succeeded", "Failed")
@@ -71,15 +71,15 @@ class Fleet:
     server: str
     """URL of the API server."""
     parts: tuple[Part, ...] = ()
-    """For each kind of object, the path of the request, and the reason if the objects could not be
-    read."""
+    """Results of reading the cluster, one ``Part`` for each kind of object. A ``Part`` has the path
+    of the LIST request, and the reason if the objects could not be read."""
     objects: Mapping[str, tuple[Object, ...]] = attrs.field(factory=dict)
-    """Objects by plural name, such as ``nodes``."""
+    """Mapping from the plural name of each kind, such as ``nodes``, to the objects of the kind."""
     archives: Mapping[str, bytes] = attrs.field(factory=dict)
     """Snapshot archives by name of the node."""
 
     def all(self, plural: str) -> tuple[Object, ...]:
-        """Return the objects with this plural name, such as ``nodes``.
+        """Return the objects of the kind with this plural name, such as ``nodes``.
 
         The result is empty if the objects could not be read.
         """

@@ -26,7 +26,7 @@ than it saves."""
 def in_processes(
     work: Callable[[T], R], values: Sequence[T], processes: int | None = None
 ) -> Iterable[R]:
-    """Return the results of ``work`` in the order of the values.
+    """Call ``work`` with each of ``values``, and return the results in the same order.
 
     This call forks the processes, so make it before you start threads. ``processes`` defaults to
     the number of CPUs that this process can use. With 1, or with few values, everything runs in

@@ -16,9 +16,8 @@ from devicemanager.rehearsal import Configure, Rehearsal, Step, rehearse
 __all__ = ["NodeRehearsal", "rehearse_fleet"]
 
 REPEAT = 10
-"""Default number of orders that a rehearsal tries on a node. An order is one sequence of plugin
-registrations and pod admissions. One of the orders has all plugins first, and another order has all
-pods first."""
+"""Default number of sequences of plugin registrations and pod admissions that a rehearsal tries on
+a node. In one of the sequences, all plugins come first. In another one, all pods come first."""
 _PERMUTED = 3
 """If a node has at most this many plugins and pods in total, all orders are tried. There are at
 most 6 such orders, fewer than ``REPEAT``."""

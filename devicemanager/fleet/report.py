@@ -52,13 +52,14 @@ class Total:
     healthy: int
     allocated: int
     fits: tuple[int, ...]
-    """Number of pods that still fit, for each number of devices per pod in ``SIZES``."""
+    """Numbers of pods that still fit: one number for each pod size in ``SIZES``. The size of a pod
+    is the number of devices that it requests."""
     if_on_one_node: tuple[int, ...]
-    """Number of pods that would fit if all free devices were on one node, for each number of
-    devices per pod in ``SIZES``."""
+    """Numbers of pods that would fit if all free devices were on one node: one number for each pod
+    size (number of devices) in ``SIZES``."""
     lost_to_alignment: tuple[int, ...]
-    """Number of further pods that fit only without NUMA alignment, for each number of devices per
-    pod in ``SIZES``."""
+    """Numbers of pods that would fit in addition to ``fits`` without NUMA alignment: one number for
+    each pod size (number of devices) in ``SIZES``."""
 
 
 def totals(nodes: Sequence[NodeUsage]) -> list[Total]:

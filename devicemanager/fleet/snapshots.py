@@ -90,8 +90,8 @@ def devices_of(node: FleetNode, field: str) -> dict[str, int]:
 
 
 def amounts(quantities: Mapping[str, object], where: str) -> dict[str, int]:
-    """Return quantities in whole units, rounded up. Raises FleetError for an invalid quantity; its
-    text begins with ``where``."""
+    """Convert quantities to integers, rounded up. Raises FleetError for an invalid quantity; the
+    error's text begins with ``where``."""
     try:
         return {name: whole_units(parse_quantity(str(each))) for name, each in quantities.items()}
     except ValueError as error:

@@ -10,7 +10,8 @@ tenacity. The other modules solve problems that are easy to solve wrong:
 * ``parent``: end a process together with its parent.
 * ``idle_pool``: reuse background objects that are expensive to create, such as threads.
 * ``typed_json``: decode JSON into types, safely in several threads.
-* ``lazy``, ``own_packages``: imports of this project.
+* ``lazy``: import a module only when one of its names is used.
+* ``own_packages``: import this project's packages even if other packages have the same names.
 
 Invariants: no module of this package knows devices, plugins or pods, or imports the rest of the
 project. Functions and classes are thread-safe unless their docstrings say otherwise. Libraries

@@ -1,4 +1,4 @@
-"""Pools of idle background objects, such as threads, that other code of the process can reuse."""
+"""Pools of idle background objects, such as threads, so that a process can reuse the objects."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ kubelet process together from ``manager``, ``pods`` and ``registration``. ``inme
 same kubelet without servers. ``interface`` has the methods that a ``MockKubelet`` and the client
 of its control API have in common.
 
-The names below are the types of arguments and results of the kubelets. Import ``MockKubelet``
-itself, ``Settings`` and events from ``devicemanager``.
+This package exports the types of the arguments and results of kubelet methods. Import
+``MockKubelet`` itself, ``Settings`` and events from ``devicemanager``.
 """
 
 from __future__ import annotations

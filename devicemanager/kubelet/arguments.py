@@ -47,11 +47,11 @@ def check_arguments(root: object, settings: object, clock: object = None) -> Non
 
 
 def check_resource(resource: object, count: object) -> ResourceName:
-    """Check the resource name and the device count of a wait, and return the name.
+    """Check the arguments of a method that waits for ``count`` devices; return the resource name.
 
     ``count`` must be None or an integer of at least 0. Raises RequestError for any other count, and
-    for a name that no plugin can register. Without this check, the wait would time out, and its
-    report would not name the mistake.
+    for a name that no plugin can register. Without this check, the method would time out, and its
+    error would not name the mistake.
     """
     if not isinstance(resource, str) or not is_extended_resource_name(resource):
         raise RequestError(

@@ -15,7 +15,7 @@ __all__ = ["FaultyFiles", "damage_files"]
 
 
 class FaultyFiles(FileOperations):
-    """File operations of the checkpoint and of ``dra_manager_state``.
+    """Functions that write the files of the checkpoint and of ``dra_manager_state``.
 
     Injected faults can delay a write or make it fail.
     """

@@ -1,9 +1,9 @@
-"""Expected events and calls of a wait, and the search for them in order.
+"""Search events and calls for those that a test expects, one after another.
 
 Events and calls are recorded on different threads, and a call is recorded only when it has ended.
-Therefore they can arrive in the wrong order. ``place`` defines one order for both. ``Watch``
-collects events and calls as they arrive, and returns them in this order. ``Search`` then looks for
-one ``Expected`` after another.
+Therefore they can arrive in the wrong order. ``place`` defines one order for events and calls.
+``Watch`` collects events and calls as they arrive, and returns them in this order. ``Search`` then
+looks for one ``Expected`` after another.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ def place(entry: Entry) -> Place:
 
 
 def is_later(entry: Entry, mark: Mark) -> bool:
-    """True if an event or call comes after the mark."""
+    """True if an event or call comes after ``mark``, a moment in the history of the kubelet."""
     return entry.number > (mark.event if isinstance(entry, Event) else mark.call)
 
 
 @attrs.frozen
 class Expected:
-    """The criteria and the timeout of an event or call that a wait expects.
+    """An event or call that a test waits for: its criteria and its timeout.
 
     Create an ``Expected`` with ``event`` or ``call``.
     """
 
     within: float
-    """Timeout in seconds. It begins when the previous step was found. The timeout of the first step
-    begins with the wait."""
+    """Timeout in seconds, from the start of the wait. In a list of events and calls, only the first
+    timeout begins then. Every other timeout begins when the event or call before it was found."""
     kinds: frozenset[EventKind] = frozenset()
     resource: str | None = None
     pod: str | None = None
@@ -109,9 +109,10 @@ class Expected:
         within: float = 10.0,
         **criteria: Unpack[CallCriteria],
     ) -> Self:
-        """Expect a call that meets the criteria of ``CallCriteria`` within ``within`` seconds.
+        """Expect a call that meets all given criteria within ``within`` seconds.
 
-        If ``where`` is given, ``where(call)`` must return True.
+        The criteria are ``resource``, ``where`` and the keys of ``CallCriteria``. If ``where`` is
+        given, ``where(call)`` must return True.
         """
         return cls(within, where=where, criteria=CallFilter(resource, **criteria))
 
@@ -145,7 +146,7 @@ class Expected:
         return fits and (self.where is None or self.where(entry))
 
     def matches_without_where(self, entry: Entry) -> bool:
-        """True if there is no ``where`` function and the event or call meets all criteria."""
+        """True if the event or call meets all criteria. False if ``where`` is one of them."""
         return self.where is None and self.matches(entry)
 
     def _matches_event(self, event: Event) -> bool:
@@ -180,7 +181,7 @@ Step = Expected | EventKind | str
 
 
 class Watch:
-    """Collector of all events and calls after the mark ``since``; a context manager.
+    """Collector of all events and calls after the moment ``since``; a context manager.
 
     The collector first takes the stored events and calls, then all new events and calls. ``wake``
     is called for every new event and call, on the thread that published it.

@@ -1,4 +1,4 @@
-"""Utilization and memory of a node's GPUs, as the metrics of dcgm-exporter have them."""
+"""Utilization and memory of a node's GPUs, as dcgm-exporter reports them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The interface that ``MockKubelet`` and the client of its control API have in common.
 
 Both implement ``KubeletInterface``, so the same test can run with either of them. A test checks
-that both have every member, with the same parameters. The other protocols are the types of the
-members' values. They have only the members that the kubelet's and the client's classes share.
+that both have every member, with the same parameters. All other classes of this module, such as
+``AdmissionView``, are types of results. A ``MockKubelet`` and the client return objects of
+different classes, and each type declares only what its two classes have in common.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class DeviceStatus:
     id: str
     health: Health
     """Health of the device. It is ``Unhealthy`` also after the plugin has disconnected. It is
-    ``Unknown`` if the resource was removed, or if its device list lacks the device."""
+    ``Unknown`` if the resource was removed, or if the resource's device list lacks the device."""
     numa_nodes: tuple[int, ...] | None
     """The device's NUMA nodes; None for a device without topology."""
     pod: str | None = None

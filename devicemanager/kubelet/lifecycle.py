@@ -50,7 +50,7 @@ class Lifecycle:
 
     @property
     def process(self) -> KubeletProcess | None:
-        """The running process; None if the kubelet is stopped, and in a forked child."""
+        """The running process; None if the kubelet is stopped or this is a forked child."""
         return None if self.is_forked else self._process
 
     @property

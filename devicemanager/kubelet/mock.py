@@ -94,10 +94,11 @@ class MockKubelet:
     Use it as a context manager, or call ``start`` and ``stop``. All methods are thread-safe.
     Event callbacks cannot start or stop the kubelet.
 
-    Without ``root``, the constructor creates a temporary directory with a short path: under TMPDIR,
-    unless TMPDIR is itself a long path. If ``Settings.durability`` is ``process`` and TMPDIR is
-    not set, the directory is in memory. The directory remains while the kubelet is stopped, and is
-    removed by ``close``, at the end of the with block, or when the program exits.
+    Without ``root``, the constructor creates a temporary directory: in TMPDIR, or in ``/tmp`` if
+    TMPDIR is not set or a long path. If ``Settings.durability`` is ``process``, ``/dev/shm``, which
+    is in memory, replaces ``/tmp`` if this user can write to it. The directory remains while the
+    kubelet is stopped. It is removed by ``close``, at the end of the with block, or when the
+    program exits.
 
     A method whose name ends in ``_async`` does the same as the method without this suffix, and
     does not block the event loop. Cancelling its task ends only the wait: the operation continues.
@@ -266,7 +267,10 @@ class MockKubelet:
         self._pods.workers.sources_ready()
 
     def check(self) -> None:
-        """Raise the first error that occurred on a server thread since the last check, if any."""
+        """Raise the first error that occurred on a server thread since the last call of ``check``.
+
+        Do nothing if no error occurred.
+        """
         # Cleared, so that each error is reported only once.
         with self._lock:
             errors, self._errors = self._errors, []
@@ -383,8 +387,8 @@ class MockKubelet:
         After a call of ``resource_claims.offer``, the kubelet also does the work of the scheduler
         and of the claim controller. It creates claims from templates, and allocates all claims that
         have no allocation. These claims are released when the pod has ended. The pod also gets a
-        claim for its extended resources that DeviceClasses serve. A resource is not included if a
-        device plugin has allocatable devices of the resource.
+        claim for its extended resources that DeviceClasses serve. The claim does not include
+        resources for which a device plugin has allocatable devices.
 
         A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason and
         message. Raises ManifestError for a manifest that the API server would not accept, and
@@ -676,10 +680,11 @@ class MockKubelet:
         return self._pods.devices(uid)
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` of each app container of a pod, sorted by resource.
+        """Return a mapping from a pod's app containers to their ``allocatedResourcesStatus``.
 
-        Each allocated resource lists its devices with ``Healthy``, ``Unhealthy`` or
-        ``Unknown``. Raises RequestError for an unknown UID.
+        The statuses of a container are sorted by resource. Each status lists the allocated devices
+        of one resource with ``Healthy``, ``Unhealthy`` or ``Unknown``. Raises RequestError for an
+        unknown UID.
         """
         return self._pods.allocated_resources_status(uid)
 
@@ -792,9 +797,9 @@ class MockKubelet:
         ``where(event)``. The event's message must contain ``text``; if ``text`` is a pattern, the
         pattern must match the message.
 
-        By default the event must come after the start of the wait. ``since`` selects events after
-        a ``mark``, or after the event with that number. ``after`` does the same as ``since`` with
-        a number; 0 includes all stored events.
+        By default the event must come after the start of the wait. With ``since``, it must come
+        after this mark (see ``mark``), or after the event with this number. With ``after``, it must
+        come after the event with this number. The number 0 includes all stored events.
 
         Raises WaitTimeout after ``timeout`` seconds, with a report of what happened, and
         RequestError for an unknown kind.
@@ -855,7 +860,8 @@ class MockKubelet:
 
         Returns the settings of each container response that the plugin sent. Raises RpcError if the
         call fails, and RequestError for invalid arguments or if no plugin is connected. Raises
-        WireError if a device in ``typed_devices`` is not of kind filesystem, netlink or pci.
+        WireError if a container response has a device in the field ``typed_devices`` that is not of
+        the kind filesystem, netlink or pci.
         """
         return self._direct.allocate(resource, ids, containers, timeout)
 
@@ -1015,9 +1021,9 @@ class MockKubelet:
         """Publish device pools of structured claims, as a driver does.
 
         ``pool`` is a dict, YAML text, a path or an API object. A pool of the same name is replaced;
-        allocated devices stay allocated. Objects of other kinds are applied, too. Raises
-        InvalidObject with a line for each broken rule, and ClaimsError if the pool belongs to
-        another driver.
+        allocated devices stay allocated. Objects of other kinds, such as device classes, are
+        created or replaced, too. Raises InvalidObject with a line for each broken rule, and
+        ClaimsError if the pool belongs to another driver.
         """
         self._apply(pool)
 

@@ -1,8 +1,9 @@
 """The operations on pods and devices that ``MockKubelet`` and ``InMemoryKubelet`` share.
 
-Both kubelets do the same with pods and devices. Only the classes of their processes differ. Every
-method therefore uses ``_serving``, which returns the kubelet's current process and raises
-RequestError while the kubelet is stopped. ``MockKubelet`` documents the methods.
+Each start of a kubelet creates a process object, which has the device manager and the pod workers.
+The two kubelets differ only in the class of this object. Every method gets the object from
+``_serving``, which raises RequestError while the kubelet is stopped. ``MockKubelet`` documents the
+methods.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ __all__ = ["NodePods", "Process"]
 
 
 class Process(Protocol):
-    """One instance of a kubelet's process: its device manager and its pod workers."""
+    """Process object of a running kubelet, with its device manager and its pod workers."""
 
     @property
     def manager(self) -> DeviceManager: ...
@@ -63,8 +64,9 @@ class NodePods:
         claims: LazyClaims,
         settings: Settings,
     ) -> None:
-        """``serving`` returns the running process, or raises RequestError if the kubelet is
-        stopped. ``store`` and ``claims`` outlive every process.
+        """``serving`` returns the process object of the running kubelet, or raises RequestError if
+        the kubelet is stopped. ``store`` has the pods, ``claims`` the structured claims; a restart
+        of the kubelet changes neither.
         """
         self._serving = serving
         self._store = store
@@ -76,12 +78,12 @@ class NodePods:
 
     @property
     def manager(self) -> DeviceManager:
-        """Device manager of the running process."""
+        """Device manager of the running kubelet."""
         return self._serving().manager
 
     @property
     def workers(self) -> PodWorkers:
-        """Pod workers of the running kubelet process."""
+        """Pod workers of the running kubelet."""
         return self._serving().workers
 
     # -- pods ------------------------------------------------------------------------
@@ -108,7 +110,7 @@ class NodePods:
         workers.update(parser()(manifest), generation)
 
     def finish(self, uid: str, exit_codes: int | Mapping[str, int]) -> Phase:
-        """Check the exit codes, let all app containers exit, and return the pod's phase."""
+        """Let all app containers exit with ``exit_codes``, and return the pod's phase."""
         workers = self.workers
         # One code for all containers is expanded here: the workers accept only codes by container.
         if not isinstance(exit_codes, Mapping):
@@ -119,8 +121,8 @@ class NodePods:
         return workers.finish(uid, exit_codes)
 
     def dra_pods(self) -> list[ClaimUser]:
-        """Return the pods that use DRA, each with the last attempt to create or remove its
-        sandbox."""
+        """Return the pods that use DRA, each with the result of the last attempt to create or
+        remove its sandbox."""
         # Imported here, because most nodes have no DRA driver.
         from devicemanager.kubelet.dra.pod_claims import ClaimUser
 
@@ -134,7 +136,7 @@ class NodePods:
     def stop_pod(
         self, uid: str, exit_code: int, reason: str, message: str, disruption: str
     ) -> Phase:
-        """Check the exit code, stop the pod's containers, and return the pod's phase."""
+        """Stop the pod's containers, which exit with ``exit_code``, and return the pod's phase."""
         check_exit_codes([exit_code])
         return self.workers.stop(
             uid, exit_code, reason=reason, message=message, disruption=disruption
@@ -188,7 +190,7 @@ class NodePods:
             return pod_info(record, held, claims)
 
     def claim_devices(self, pod: Pod, container: str) -> dict[str, tuple[str, ...]]:
-        """Return the devices of a container as ``pool/device``, by claim."""
+        """Return the devices of a container: claim name → devices as ``pool/device``."""
         name = ContainerName(container)
         try:
             return self.workers.claim_devices(pod, name)
@@ -235,11 +237,14 @@ class NodePods:
     # -- reports about devices -----------------------------------------------------------
 
     def capacity(self) -> Capacity:
-        """Count the devices of each resource; omit resources whose grace period is over."""
+        """Return the capacity and allocatable of each device resource.
+
+        A resource without a connected plugin is omitted when its grace period is over.
+        """
         return _counts(self.manager)
 
     def node_status(self) -> NodeStatus:
-        """Return the device resources of the Node object's status."""
+        """Return the capacity and allocatable of the device resources, as in the Node status."""
         # One manager for both calls: a restart in between would combine two states.
         manager = self.manager
         counts, removed = _counts(manager), manager.removed()
@@ -248,7 +253,7 @@ class NodePods:
             return self._node_status.copy()
 
     def reset_node_status(self) -> None:
-        """Set all counts of the node status to 0.
+        """Set all device counts in the Node object's status to 0.
 
         Called when the kubelet has started without a checkpoint.
         """

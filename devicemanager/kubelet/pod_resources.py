@@ -45,12 +45,12 @@ def api_profile(settings: Settings) -> Profile:
 def prepare(
     fault: Fault, source: podresources.Source | None, profile: Profile
 ) -> Mapping[str, Method] | None:
-    """Return the data that a fault needs when it fires; called when the fault is set.
+    """Return the data that a fault needs later, when it fires. Called when a test sets the fault.
 
-    The fault ``stale-pod-resources`` makes calls return the state at the time when the fault was
-    set. For this fault, return PodResources methods, by gRPC path, that read a copy of the present
-    state of ``source``. ``source`` is None if the kubelet is stopped; the methods then return empty
-    lists. For other faults, return None.
+    Only the fault ``stale-pod-resources`` needs data: it makes PodResources calls return the state
+    at the time when the fault was set. For this fault, return a mapping from gRPC paths to methods,
+    which read a copy of the state of ``source``. ``source`` is None if the kubelet is stopped; the
+    methods then return empty lists. For any other fault, return None.
     """
     if fault.kind.effect is not Effect.STALE_POD_RESOURCES:
         return None
@@ -70,19 +70,19 @@ def prepare(
 
 
 class FaultyResponses:
-    """Source of the responses to PodResources calls, with injected faults.
+    """Function that responds to PodResources calls, and applies injected faults to them.
 
-    All processes of a ``MockKubelet`` share one such object.
+    A ``MockKubelet`` has one such object, which survives restarts of the kubelet.
     """
 
     def __init__(self, faults: FaultRegistry) -> None:
         self._faults = faults
 
     def __call__(self, method: Method, request: bytes) -> bytes:
-        """Return the response to a call that the rate limit has let through.
+        """Return the response to a call of ``method``. The rate limit has let the call through.
 
         A fault can delay or replace the response. Raises Rejection if a fault makes the call fail.
-        Errors of ``method`` are raised, too.
+        Also raises the error if ``method`` itself fails.
         """
         if not self._faults.armed:
             return method.answer(request)  # the usual case, without faults, must be fast

@@ -262,10 +262,10 @@ class KubeletProcess:
             raise StartError(str(error)) from error
 
     def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the numbers of Pods API calls and of dropped watch events.
+        """Return the numbers of Pods API calls and of dropped watch events, as a mapping.
 
-        The keys are (metric name, status code); dropped events have an empty status code. Metrics
-        that this kubelet version does not have are left out.
+        A key is a pair of metric name and status code. The status code is empty for dropped events.
+        Metrics that this kubelet version does not have are left out.
         """
         metrics = self._settings.behaviour.pods_api_metrics
         counts: dict[tuple[str, str], int] = {}

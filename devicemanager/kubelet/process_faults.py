@@ -74,7 +74,7 @@ class FaultActions:
         return FaultEquipment(self._faults, self._responses, self._pods_faults, keeps)
 
     def prepare(self, fault: Fault) -> object:
-        """Return the data that a fault needs when it fires; called when the fault is set."""
+        """Return the data that a fault needs later, when it fires. Called when the fault is set."""
         process = self._life.process
         source = None if process is None else process.pod_source
         return prepare(fault, source, api_profile(self._settings))
@@ -83,7 +83,7 @@ class FaultActions:
         """Execute the action of a fault on the calling thread.
 
         Raises RequestError if the kubelet is stopped and the action needs streams or sockets.
-        Errors of a start or a stop are raised, too.
+        Also raises the error if the action cannot start or stop the kubelet.
         """
         _ACTIONS[fault.kind.effect](self, fault, context, self._stops)
 

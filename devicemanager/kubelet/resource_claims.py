@@ -1,4 +1,8 @@
-"""The source of ResourceClaims that the settings select: an API server or memory."""
+"""The source of a node's ResourceClaims: an API server, or the memory of this Python process.
+
+The setting ``kubeconfig`` selects the API server. Without it, tests and other callers add the
+claims to the ``ResourceClaims`` object of the node: these are the claims in memory.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,16 @@ __all__ = ["LazyResourceClaims"]
 
 
 class LazyResourceClaims:
-    """The ResourceClaims of a node, in memory or from an API server. Thread-safe.
+    """The ResourceClaims of a node, from an API server or in memory. Thread-safe.
 
-    Claims in memory outlive the kubelet's process.
+    Claims in memory survive restarts of the kubelet.
     """
 
     def __init__(self, kubeconfig: Path | None, node: str, events: EventStream) -> None:
         """``kubeconfig`` selects an API server; None selects claims in memory.
 
-        Changes of claims in memory, or of the ResourceSlices of ``node`` on the API server, are
-        published to ``events``.
+        Events are published to ``events`` for changes of claims in memory. With an API server,
+        they are published for changes of the ResourceSlices of the node ``node``.
         """
         self._kubeconfig = kubeconfig
         self._node = node
@@ -36,13 +40,13 @@ class LazyResourceClaims:
 
     @property
     def is_used(self) -> bool:
-        """True if an API server is configured, if claims are in memory, or if the kubelet allocates
-        claims."""
+        """True if pods can have ResourceClaims: an API server is configured, at least one claim was
+        added in memory, or the kubelet allocates claims."""
         return self._kubeconfig is not None or bool(self._in_memory) or self.are_allocated
 
     @property
     def in_memory(self) -> ResourceClaims:
-        """The claims in memory, created by the first access."""
+        """Object that has the claims in memory, created by the first access."""
         from devicemanager.kubelet.dra.claim_source import ResourceClaims
 
         with self._lock:

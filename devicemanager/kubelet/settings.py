@@ -197,7 +197,7 @@ class Settings:
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict, converter=_as_gates)
     """Feature gates of the kubelet that differ from the version's defaults, by name."""
     behaviour: Behaviour = attrs.field(init=False, eq=False, repr=False)
-    """The behaviour that results from ``kubelet_version`` and ``feature_gates``."""
+    """The kubelet's behavior, which results from ``kubelet_version`` and ``feature_gates``."""
 
     @behaviour.default
     def _behaviour(self) -> Behaviour:
@@ -299,8 +299,8 @@ class Settings:
         factory=dict, converter=_as_amounts
     )
     """Allocatable resources of the node other than devices: ``cpu``, ``memory``, ``pods`` and so
-    on, as Kubernetes quantities such as ``2``, ``"500m"`` or ``"8Gi"``. Resources that are not
-    named are not checked."""
+    on, as Kubernetes quantities such as ``2``, ``"500m"`` or ``"8Gi"``. An admission
+    checks such a resource only if it is named here."""
     providers: tuple[HintProvider, ...] = ()
     """Hint providers of the Topology Manager other than the device manager, such as ``CpuProvider``
     for exclusive CPUs and ``MemoryProvider`` for memory."""
@@ -322,7 +322,7 @@ class Settings:
     access. None allows all namespaces."""
     kubeconfig: Path | None = attrs.field(default=None, converter=_as_path)
     """Kubeconfig of the API server that has the ResourceClaims and ResourceSlices of this node.
-    With None, the caller passes ResourceClaims to the kubelet."""
+    With None, the kubelet uses the ResourceClaims that the test passes to it."""
     sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
     """Directory of sysfs, which is searched for PCI devices that a plugin names by vendor and
     product ID."""
@@ -377,8 +377,8 @@ class Settings:
 
     @property
     def topology_grows(self) -> bool:
-        """True if a missing NUMA node is added to the topology when a plugin advertises a device
-        on this node."""
+        """True if the topology grows: when a plugin advertises a device on an unknown NUMA node,
+        this NUMA node is added."""
         return self.numa is None and self._topology_of_providers() is None
 
     def _topology_of_providers(self) -> NumaTopology | None:

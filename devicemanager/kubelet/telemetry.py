@@ -40,9 +40,9 @@ class DeviceCounts:
 
     capacity: int
     allocatable: int
-    """Healthy devices, allocated or not."""
+    """Number of healthy devices, allocated or not."""
     held: int
-    """Advertised devices that are allocated, healthy or not."""
+    """Number of allocated devices that the plugin still advertises, healthy or not."""
 
 
 @attrs.frozen(eq=False)
@@ -145,10 +145,10 @@ class Telemetry(NodeTelemetry):
         return registration_failure(self._check, has_started=process is not None, error=error)
 
     def pod_resources_counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the numbers of PodResources calls since the kubelet started, by metric and API
-        version.
+        """Return the numbers of PodResources calls since the kubelet started, as a mapping.
 
-        The keys are (metric name, ``server_api_version``). Empty while the kubelet is stopped.
+        A key is a pair: the name of the metric, and the value of its label ``server_api_version``.
+        The mapping is empty while the kubelet is stopped.
         """
         process = self._serving()
         return {} if process is None else process.pod_resources.counters()
@@ -164,8 +164,9 @@ class Telemetry(NodeTelemetry):
     def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
         """Return the numbers of Pods API calls and dropped watch events since the kubelet started.
 
-        The keys are (metric name, ``status_code``); dropped events have no status code. Empty while
-        the kubelet is stopped.
+        The result is a mapping. A key is a pair: the name of the metric, and the value of its label
+        ``status_code``, which is empty for dropped events. The mapping is empty while the kubelet
+        is stopped.
         """
         process = self._serving()
         return {} if process is None else process.pods_api_counters()

@@ -117,10 +117,11 @@ class Waits:
     # -- events and calls ------------------------------------------------------------
 
     def mark(self, since: Mark | int | None = None, after: int | None = None) -> Mark:
-        """Return a mark: the moment after which a wait searches for events and calls.
+        """Return a mark of a moment. A wait with this mark finds only later events and calls.
 
-        ``since`` is a mark, or the number of the last event before the moment. ``after`` is the
-        number of an event, and is used if ``since`` is None. If both are None, the moment is now.
+        If ``since`` is a mark, return it. If ``since`` is the number of an event, the moment is
+        that of this event for events, and now for calls. ``after`` is also the number of an event,
+        and is used if ``since`` is None. If both are None, the moment is now.
         """
         # The number of an event does not say which calls are later: count calls from now.
         now = self._calls.mark()

@@ -1,4 +1,4 @@
-"""Kubernetes objects, read and written: Pods from manifests, statuses from decisions.
+"""Read Pods from manifests, and write statuses and other Kubernetes objects as JSON values.
 
 In:  ``manifests``: a Pod as YAML text, a file, a dict, a client's V1Pod or an object of the
      API server. ``status``: values of ``core``, such as a ``PodStatus``.

@@ -29,9 +29,9 @@ _ID_LIMIT = 63
 class Snapshot:
     """Snapshot of a device list.
 
-    ``version`` grows with every snapshot. A new ``mark`` means that streams must send the list: its
-    serialized form has changed, or :meth:`DeviceList.resend` was called. ``published`` is False
-    before the first list.
+    ``version`` grows with every snapshot. If ``mark`` differs from that of the previous snapshot,
+    streams must send the list. ``mark`` changes with the serialized list, and with each call of
+    :meth:`DeviceList.resend`. ``published`` is False before the first list.
     """
 
     version: int = 0

@@ -36,8 +36,9 @@ class Manager:
     """Manager that serves the resources of one lister in one plugin directory.
 
     ``directory`` is the kubelet's plugin directory, which need not exist yet. The default is the
-    environment variable ``DEVICE_PLUGIN_DIRECTORY``, then ``/var/lib/kubelet/device-plugins``
-    (``/var/lib/kubelet/plugins_registry`` with ``settings.announce``).
+    value of the environment variable ``DEVICE_PLUGIN_DIRECTORY``. If this variable is not set, it
+    is ``/var/lib/kubelet/device-plugins``, or ``/var/lib/kubelet/plugins_registry`` with
+    ``settings.announce``.
 
     A context manager: entering it starts serving, leaving it stops and removes every socket. The
     constructor raises ConfigurationError if the directory's path is too long for a socket.

@@ -171,7 +171,7 @@ class Service:
 def complete_preference(
     chosen: Iterable[str], available: Sequence[str], must_include: Sequence[str], size: int
 ) -> list[str]:
-    """Return ``size`` available IDs: first ``must_include``, then ``chosen``, then others.
+    """Return ``size`` available IDs: first ``must_include``, then ``chosen``, then any further IDs.
 
     The IDs are distinct. If fewer than ``size`` IDs are available, return all of them: an error
     would make the kubelet reject the pod.

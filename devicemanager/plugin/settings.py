@@ -82,8 +82,8 @@ class PluginSettings:
     stream_wait: float | None = attrs.field(default=20.0, validator=_not_negative_or_none)
     """Pause before the next registration if the kubelet opened no ListAndWatch stream.
 
-    A kubelet opens the stream right after the registration or, if the connection broke at that
-    moment, never. None: wait forever.
+    A kubelet opens the stream right after the registration. If the connection breaks at that
+    moment, the kubelet never opens it. None: wait forever.
     """
 
     stream_settled: float = attrs.field(default=10.0, validator=_not_negative)

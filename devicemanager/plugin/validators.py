@@ -41,7 +41,10 @@ def absolute_path(_instance: object, attribute: attrs.Attribute[str], path: str)
 
 
 def permission_letters(_instance: object, _attribute: attrs.Attribute[str], text: str) -> None:
-    """Raise ValueError if ``text`` is not a permission: some of ``r``, ``w``, ``m``, each once."""
+    """Raise ValueError unless ``text`` has only ``r``, ``w`` and ``m``, and each at most once.
+
+    An empty text is invalid, too.
+    """
     valid = isinstance(text, str) and not set(text) - set("rwm") and len(set(text)) == len(text)
     if not text or not valid:
         raise ValueError(f"invalid permissions {text!r}: use some of the letters r, w and m")

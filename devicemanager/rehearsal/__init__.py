@@ -7,9 +7,9 @@ and pods are admitted. Therefore the steps run once for each possible order, or 
 orders. Each run has a new kubelet.
 
 In:  a ``Snapshot``, and steps (``steps``).
-Out: a ``Rehearsal`` (``result``): the outcomes of each pod, with the number of orders that lead
-     to each; predicted events with advice; assumptions. ``report`` shows them as text, JSON or
-     Markdown.
+Out: a ``Rehearsal`` (``result``): the outcomes of each pod, and for each outcome the number of
+     orders that lead to it; predicted events with advice; assumptions. ``report`` shows a
+     ``Rehearsal`` as text, JSON or Markdown.
 
 Invariants:
 

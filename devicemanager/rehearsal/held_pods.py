@@ -57,7 +57,7 @@ class HeldPod:
         return tuple(sorted({str(name) for each in containers for name in _devices_of(each)}))
 
     def missing(self, devices: Mapping[str, Mapping[str, Collection[str]]]) -> set[str]:
-        """Return the requested resources of which an app container or a sidecar has no device.
+        """Return the resources that an app container or a sidecar requests but has no device of.
 
         ``devices``: IDs of the devices that the pod has from plugins, by container and resource.
         Resources that a ResourceClaim provides are not returned.

@@ -14,7 +14,7 @@ Order: TypeAlias = tuple[str, ...]
 pods are admitted."""
 
 PERMUTED = 6
-"""Maximum number of plugins and pods for which all orders are tried (720 orders)."""
+"""Maximum total number of plugins and pods for which all orders are tried. Six have 720 orders."""
 
 
 def orders(

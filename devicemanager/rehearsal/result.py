@@ -89,7 +89,8 @@ class Statement:
 
     text: str
     basis: str
-    """How the behaviour is known: from a comparison with a real kubelet, or from source code."""
+    """How it is known that the event happens: from a comparison with a real kubelet, or from source
+    code."""
     advice: str = ""
 
 
@@ -121,9 +122,9 @@ class Rehearsal:
 
     @property
     def moved(self) -> Mapping[tuple[str, str], tuple[str, str]]:
-        """For each device that moves to another pod: the names of the old and the new pod.
+        """Devices that move to another pod: (resource, device ID) → (old pod, new pod).
 
-        Keys: resource and device ID. For each pod, the most frequent outcome counts.
+        The pods are given by name. For each pod, only the most frequent outcome is considered.
         """
         before = self._owners({pod.name: pod.before for pod in self.pods})
         after = self._owners({pod.name: next(iter(pod.outcomes)).devices for pod in self.pods})

@@ -152,7 +152,7 @@ def run(plan: Plan, order: Order) -> Mapping[str, Outcome]:
 
 
 def all_lost(plan: Plan, reason: str, message: str) -> Mapping[str, Outcome]:
-    """Return the outcomes for a kubelet that does not run: every pod is lost. Keys are pod UIDs."""
+    """Return the outcomes, by pod UID, for a kubelet that does not run: every pod is lost."""
     lost = Outcome(Fate.REJECTED, reason, message)
     return {held.pod.uid: lost for held in plan.all_pods}
 

@@ -63,7 +63,7 @@ class SnapshotNode:
 
     node: Node
     saved: Checkpoint
-    """Devices allocated to the node's pods."""
+    """Checkpoint contents with the devices that are allocated to the node's pods."""
     names: Mapping[str, str]
     aligned: Alignment
     dropped: frozenset[str] = frozenset()
@@ -137,7 +137,7 @@ class SnapshotNode:
 
     @property
     def claims(self) -> tuple[dra.ClaimState, ...]:
-        """Readable claims of the DRA manager's state file, without the pods in ``dropped``."""
+        """Undamaged claims in the DRA manager's state file, without the pods in ``dropped``."""
         saved = self.node.dra_saved
         return () if saved is None else dra.without_pods(saved.state, self.dropped).claims or ()
 

@@ -1,4 +1,4 @@
-"""Steps of a rehearsal: changes of a node. They are values without behaviour."""
+"""Steps of a rehearsal, as values: each describes a change of a node, and does nothing itself."""
 
 from __future__ import annotations
 

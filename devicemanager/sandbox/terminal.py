@@ -2,7 +2,7 @@
 
 A shell needs a foreground process group in its own PID namespace, but the foreground group of the
 caller is outside this namespace. ``runc`` and ``crun`` also start a new session, which has no
-terminal. So they create a new terminal for the command, and copy its input and output.
+terminal. So these runtimes create a new terminal for the command, and copy its input and output.
 """
 
 from __future__ import annotations

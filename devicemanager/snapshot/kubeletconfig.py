@@ -1,7 +1,8 @@
-"""Read the part of a kubelet's configuration that concerns devices and alignment, from its file
-and its flags.
+"""Read the kubelet's configuration of the topology, CPU and memory manager, from its file and its
+flags.
 
-Other fields and flags are not read, because some of them name credentials.
+The feature gates and the paths of the kubelet's files are also read. These are the relevant fields
+and flags. All others are not read, because some of them name credentials.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def merged_settings(file: Path, directory: Path | None = None) -> dict[str, Any]:
-    """Return the relevant fields of a configuration file, overridden by the files in a drop-in
-    directory.
+    """Return the relevant fields of the configuration file ``file``. The files in the drop-in
+    directory ``directory`` override it.
 
     Raises OSError or FileRejected if a file cannot be read, and ManifestError for invalid YAML.
     """

@@ -1,4 +1,4 @@
-"""Find the process that listens on a socket: connect to it and close the connection."""
+"""Find the process that listens on a socket: connect to the socket, and close the connection."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Part:
     source: str
     """Path that the part was read from."""
     problem: str | None = None
-    """Reason why the part is missing in the snapshot, in one line; None if it is not missing."""
+    """Reason why the part is missing in the snapshot, in one line; None if it was read."""
     absent: bool = False
     """True if the file does not exist, which may be normal."""
 
@@ -81,7 +81,8 @@ class SocketSeen:
 
 @attrs.frozen
 class KubeletConfig:
-    """Fields and flags of a kubelet's configuration that concern devices and alignment."""
+    """Configuration of a kubelet: the fields and flags for the topology, CPU and memory manager,
+    the feature gates and paths."""
 
     source: str | None = None
     """Path of the configuration file; None if no file was read."""

@@ -43,24 +43,24 @@ class Node:
 
     @cached_property
     def saved(self) -> Inspection | None:
-        """Readable contents of the checkpoint; None if the snapshot has no checkpoint."""
+        """Undamaged contents of the checkpoint; None if the snapshot has no checkpoint."""
         data = self.snapshot.checkpoint
         return None if data is None else inspect(data)
 
     @property
     def saved_entries(self) -> tuple[PodDevicesEntry, ...]:
-        """Readable entries of the checkpoint, each for one container and resource."""
+        """Undamaged entries of the checkpoint, each for one container and resource."""
         return () if self.saved is None else self.saved.checkpoint.entries or ()
 
     @cached_property
     def dra_saved(self) -> dra.Inspection | None:
-        """Readable contents of the DRA manager's state file; None if the snapshot has none."""
+        """Undamaged contents of the DRA manager's state file; None if the snapshot lacks it."""
         data = self.snapshot.dra_state
         return None if data is None else dra.inspect(data)
 
     @property
     def claims(self) -> tuple[dra.ClaimState, ...]:
-        """Readable claims of the DRA manager's state file."""
+        """Undamaged claims in the DRA manager's state file."""
         return () if self.dra_saved is None else self.dra_saved.state.claims or ()
 
     @cached_property
@@ -100,8 +100,8 @@ class Node:
 
     @cached_property
     def allocated_to(self) -> Mapping[DeviceKey, tuple[str, ...]]:
-        """Pods to which devices are allocated according to PodResources, by device. Each pod is
-        ``namespace/name``, without duplicates."""
+        """Mapping from each device that PodResources shows as allocated to the names of its pods
+        (``namespace/name``), without duplicates."""
         pods: dict[DeviceKey, dict[str, None]] = {}
         for pod in self.snapshot.pods or ():
             for container in pod.containers:
@@ -112,8 +112,8 @@ class Node:
 
     @cached_property
     def saved_for(self) -> Mapping[DeviceKey, tuple[str, ...]]:
-        """UIDs of pods to which devices are allocated in the checkpoint, by device, without
-        duplicates."""
+        """Mapping from each device that is allocated in the checkpoint to the UIDs of its pods,
+        without duplicates."""
         pods: dict[DeviceKey, dict[str, None]] = {}
         for entry in self.saved_entries:
             for id_ in ids_of(entry):
@@ -137,12 +137,12 @@ class Node:
 
     @cached_property
     def gone(self) -> Mapping[str, bool]:
-        """Pods that are in the checkpoint but not on the node, by UID. The value is True if it is
-        certain that the pod is gone.
+        """Pods that are in the checkpoint but seem to be gone from the node: UID → True if certain.
 
-        It is certain if the kubelet's directory of pods was read and does not contain the UID. If
-        only PodResources was read, pods without an allocated device are returned with False. Such a
-        pod may still be on the node, because PodResources omits init containers.
+        It is certain that a pod is gone if the kubelet's directory of pods was read and does not
+        contain the UID. If only PodResources was read, the value is False for pods without a device
+        in PodResources. Such a pod may still be on the node, because PodResources omits init
+        containers.
         """
         uids = {uid for each in self.saved_for.values() for uid in each}
         directories = self.snapshot.directories

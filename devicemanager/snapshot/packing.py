@@ -40,7 +40,7 @@ class Form:
     """Names and limits of one kind of archive. Sizes are in bytes."""
 
     what: str
-    """Name of the kind in errors, with an article, such as ``a snapshot``."""
+    """Name of this kind of archive in errors, with an article, such as ``a snapshot``."""
     directory: str
     """Directory in the archive that contains all files."""
     index: str
@@ -69,10 +69,10 @@ def is_packed(data: bytes) -> bool:
 
 
 def pack(files: Mapping[str, bytes], modified: int, form: Form | None = None) -> bytes:
-    """Return an archive of ``files``, which maps file names to contents; by default a snapshot.
+    """Return an archive of ``files``, which maps file names to contents.
 
-    ``modified`` is the time of all files in seconds since the epoch. Equal arguments lead to equal
-    bytes.
+    ``form`` is the kind of archive; None means a snapshot. ``modified`` is the time of all files in
+    seconds since the epoch. Equal arguments lead to equal bytes.
     """
     directory = (form or Form.snapshot()).directory
     # Fixed mode and time make archives comparable and hide the user who took the snapshot.
@@ -86,9 +86,10 @@ def pack(files: Mapping[str, bytes], modified: int, form: Form | None = None) ->
 
 
 def unpack(data: bytes, source: str, form: Form | None = None) -> dict[str, bytes]:
-    """Return the files of an archive, by default of a snapshot: contents by file name.
+    """Return the files of an archive, as a mapping from file names to contents.
 
-    ``source`` is the archive's name in errors. Raises SnapshotError for an invalid archive.
+    ``form`` is the kind of archive; None means a snapshot. ``source`` is the archive's name in
+    errors. Raises SnapshotError for an invalid archive.
     """
     form = form or Form.snapshot()
     files: dict[str, bytes] = {}

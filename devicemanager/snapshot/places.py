@@ -23,7 +23,7 @@ class Places:
     host: Path
     """Root of the node's file system: ``/``, or the directory where it is mounted."""
     root: Path
-    """Directory of the kubelet."""
+    """Root directory of the kubelet, usually ``/var/lib/kubelet``."""
     plugin_dir: Path
     config: Path | None
     """Configuration file of the kubelet; None if it is unknown."""
@@ -40,7 +40,7 @@ class Places:
         plugin_dir: Path | None = None,
         config: Path | None = None,
     ) -> Places:
-        """Find the paths of the node's kubelet, or of the kubelet with the directory ``root``.
+        """Find the paths of the node's kubelet, or of the kubelet whose root directory is ``root``.
 
         ``host`` is the root of the node's file system. If ``root`` is given, a running kubelet is
         ignored, because it is a different kubelet. ``plugin_dir`` and ``config`` replace the paths

@@ -39,8 +39,8 @@ class CpuState:
     """Exclusive CPUs by pod UID and container name."""
     checksum: int
     expected: tuple[int, ...]
-    """Correct checksums for this data: a kubelet writes one of these. Empty if they cannot be
-    computed."""
+    """Correct checksums for this data: without and with the feature gate PodLevelResourceManagers.
+    Empty if they cannot be computed."""
 
     @property
     def known(self) -> frozenset[int]:

@@ -1,8 +1,9 @@
 """``ApiNode``: a mock kubelet as a node of an API server in the same process.
 
-Theory of operation. The server has a Node object and the controllers: it schedules pods, and
-creates, allocates, reserves and releases their ResourceClaims. After each change on the server and
-each event of the kubelet, a thread compares the server's pods with the pods of the kubelet:
+Theory of operation. The server has a Node object, and runs a scheduler and controllers. They
+schedule pods, and create, allocate, reserve and release their ResourceClaims. After each change on
+the server and each event of the kubelet, a thread compares the server's pods with the pods of the
+kubelet:
 
 * for a pod that the scheduler cannot bind, the thread publishes an event of the kubelet;
 * a pod that the kubelet does not know is admitted, and its containers start;

@@ -30,7 +30,7 @@ __all__ = [
 
 _GROUP = "resource.k8s.io/v1"
 DRIVER = "gpu.example.com"
-"""Default name of the driver: the name that the simulated driver has by default."""
+"""Driver name that the functions use by default. The simulated driver has the same default name."""
 _ENTRY = "my-inline-claim"
 _REQUEST = "my-request"
 

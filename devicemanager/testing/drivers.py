@@ -12,7 +12,7 @@ __all__ = ["SimulatedDriverFactory"]
 
 
 class SimulatedDriverFactory(Factory):
-    """Factory of DRA drivers with virtual devices; a context manager that stops them."""
+    """Factory of DRA drivers with virtual devices; a context manager that stops the drivers."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
         """Create a factory; ``kubelet`` is the default kubelet of its drivers."""

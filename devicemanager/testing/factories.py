@@ -85,7 +85,8 @@ class MockKubeletFactory(Factory):
             kubelet.check()
 
     def report(self, after: int = 0) -> str:
-        """Return the latest events of all kubelets after event number ``after``, as text."""
+        """Return the latest events of each kubelet as text. Events up to number ``after`` are left
+        out."""
         return "\n".join(filter(None, (_events(kubelet, after) for kubelet in self._kubelets)))
 
 
@@ -127,7 +128,8 @@ class SharedKubelet(Factory):
         self._last_event = self.kubelet.events.latest
 
     def report(self) -> str:
-        """Return the latest events since the last reset, as text."""
+        """Return the kubelet's events since the last reset as text. Of many events, only the latest
+        are included."""
         return self._factory.report(self._last_event)
 
 
@@ -153,7 +155,7 @@ def with_marks(
 
 
 class SimulatedPluginFactory(Factory):
-    """Factory of plugins with virtual devices; a context manager that stops them."""
+    """Factory of plugins with virtual devices; a context manager that stops the plugins."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
         """Create a factory; ``kubelet`` is the default kubelet of its plugins."""
@@ -199,7 +201,7 @@ def _wait(plugin: SimulatedPlugin, kubelet: MockKubelet, resource: str, timeout:
 
 
 class PodResourcesServerFactory(Factory):
-    """Factory of mock PodResources servers; a context manager that stops them."""
+    """Factory of mock PodResources servers; a context manager that stops the servers."""
 
     def __call__(
         self,

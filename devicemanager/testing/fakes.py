@@ -49,19 +49,19 @@ Its arguments are the available IDs, the IDs to include, and the number of reque
 
 
 def first(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Return ``size`` IDs: ``must_include``, then the first available IDs in sorted order."""
+    """Return ``size`` IDs: all of ``must_include``, then the available IDs that sort first."""
     rest = sorted(set(available) - set(must_include))
     return (*sorted(must_include), *rest)[: max(size, len(must_include))]
 
 
 def last(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Return ``size`` IDs: ``must_include``, then the last available IDs in sorted order."""
+    """Return ``size`` IDs: all of ``must_include``, then the available IDs that sort last."""
     rest = sorted(set(available) - set(must_include), reverse=True)
     return (*sorted(must_include), *rest)[: max(size, len(must_include))]
 
 
 def one_short(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Return the IDs of ``first`` without the last ID. IDs in ``must_include`` always stay."""
+    """Return one ID less than ``first`` does, but always all of ``must_include``."""
     chosen = first(available, must_include, size)
     return chosen[:-1] if len(chosen) > len(must_include) else chosen
 

@@ -1,9 +1,9 @@
 """Run plugins in separate processes: start and stop them, and restart them as a DaemonSet would.
 
 Two threads change a ``PluginProcess``: the caller's thread, and the thread that reads the output
-and notices the exit (``_exited``). The kubelet's clock can also cause a restart. All changes hold
-one lock, and each start names the run that it replaces (``_launch``). So a late exit of an old run
-cannot start another run.
+and notices the exit (``_exited``). The kubelet's clock can also cause a restart. A lock is held
+during each change. A restart only takes place if the run that it replaces is still the latest run
+(``_launch``). So a late exit of an old run cannot start another run.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class PluginProcess:
 
         ``env`` is added to this program's environment. Without ``at_node_paths``, the variable
         ``DEVICE_PLUGIN_DIRECTORY``, which plugins of ``devicemanager.plugin`` read, is also added.
-        With ``at_node_paths``, ``dev``, ``sys`` and ``cdi`` are mounted at ``/dev``, ``/sys`` and
-        the CDI directories.
+        With ``at_node_paths``, the directory ``dev`` is mounted at ``/dev``, ``sys`` at ``/sys``,
+        and ``cdi`` at the directories for CDI files.
         """
         if isinstance(command, str):
             raise TypeError(f"expected a command as a list of words, not the string {command!r}")
@@ -243,8 +243,8 @@ class PluginProcess:
     # -- paths -----------------------------------------------------------------------
 
     def seen_path(self, path: str) -> Path:
-        """Return the path under which the caller can open the file that the running command sees at
-        ``path``. Links are resolved.
+        """Return the caller's path to the file that the running command sees at ``path``. Links are
+        resolved.
 
         Raises ProcessEnded if the command does not run, and OSError for a loop of links.
         """
@@ -252,8 +252,7 @@ class PluginProcess:
         return resolved(Path(f"/proc/{self.pid}/root"), Path(path))
 
     def machine_path(self, path: str) -> Path:
-        """Return the path under which the caller can open the file that the command sees at
-        ``path``.
+        """Return the caller's path to the file that the command sees at ``path``.
 
         Works after the command has exited, too. Links are not resolved.
 
@@ -397,7 +396,7 @@ class PluginProcess:
 
 
 def last_lines(output: Sequence[str]) -> str:
-    """Return the last 20 lines of output as indented text; empty if there is no output."""
+    """Return the last 20 lines of output as indented text; empty without output."""
     return "\n".join(f"  | {printable(line)}" for line in output[-_SHOWN_LINES:])
 
 
@@ -416,7 +415,7 @@ def _how(status: int | None) -> str:
 
 
 class PluginProcessFactory(Factory):
-    """Factory of plugins in separate processes; a context manager that ends them."""
+    """Factory of plugins in separate processes; a context manager that ends the processes."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
         """Create a factory; ``kubelet`` is the default kubelet of its processes."""

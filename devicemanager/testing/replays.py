@@ -15,7 +15,7 @@ __all__ = ["ReplayPluginFactory"]
 
 
 class ReplayPluginFactory(Factory):
-    """Factory of plugins that replay recordings; a context manager that stops them."""
+    """Factory of plugins that replay recordings; a context manager that stops the plugins."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
         """Create a factory; ``kubelet`` is the default kubelet of its plugins."""
@@ -36,9 +36,9 @@ class ReplayPluginFactory(Factory):
         """Create a plugin that replays a recording; wait until the kubelet has its device lists.
 
         ``recording`` is a ``Recording`` or its path. ``resource`` is optional if the recording has
-        only one resource. ``speed`` is the number of recorded seconds that pass per second; None
-        replays without pauses. If ``speed`` is None, wait for all lists of the first recorded
-        stream. Otherwise, wait only for the first list of this stream.
+        only one resource. ``speed`` is a factor: 2 replays twice as fast as recorded; None
+        replays without pauses. If ``speed`` is None, wait for all device lists of the first
+        recorded ListAndWatch stream. Otherwise, wait only for the first list of this stream.
 
         With ``check``, the test fails if the kubelet makes a request that was not recorded. Raises
         RecordingError for an invalid recording, and WaitTimeout after ``timeout`` seconds.

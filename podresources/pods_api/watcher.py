@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 
 CHANNEL_SIZE = 100
-"""A queue with at least this many unread events is full if its client is too slow (``WatchPods``,
-pkg/kubelet/apis/pods/server.go, v1.37). A shorter queue is never full."""
+"""Minimum number of unread events in a full queue: with fewer events, a queue is never full. With
+this number, it is full if its client is too slow (``WatchPods``, pkg/kubelet/apis/pods/server.go,
+v1.37)."""
 
 PATIENCE = 1.0
 """Seconds without reading after which a client is too slow."""
 
 LIMIT_BYTES = 32 << 20
-"""A queue of at least ``CHANNEL_SIZE`` events and this many bytes is full, however fast its client
-reads."""
+"""Size in bytes at which a queue is full even if its client reads fast. The queue must also have at
+least ``CHANNEL_SIZE`` events."""
 
 
 class EventType(StrEnum):

@@ -1,11 +1,13 @@
 """CEL expressions about one device: constraints of structured claims, and DRA selectors.
 
 In:  the text of an expression; the attributes of a device.
-Out: a compiled expression, the names of the attributes that it reads, and its value for a
-     device (True: the device matches); or an error when it is compiled or evaluated.
+Out: a compiled expression, with the names of the attributes that it reads. For a device, the
+     value of the expression: True if the device matches. An error if the expression cannot be
+     compiled, or if its evaluation fails.
 
-``v1alpha1`` has the constraints of structured claims, and ``dra`` the DRA selectors. Both use
-one engine with the language and the cost limits of Kubernetes:
+``v1alpha1`` compiles the constraints of structured claims, which are objects of the API
+``devmgmtproto.k8s.io``, the prototype of DRA. ``dra`` compiles DRA selectors. Both use one engine
+with the language and the cost limits of Kubernetes:
 
 * ``parsing`` parses an expression with the CEL team's library; ``macros`` expands the macros that
   this library lacks.
@@ -16,8 +18,8 @@ one engine with the language and the cost limits of Kubernetes:
 * ``running`` evaluates a program and counts its cost (``costs``, ``limits``).
 
 Any user can write an expression, so no expression may hang or crash the kubelet. Every evaluation
-has a cost limit. Kubernetes' cost does not count everything that takes time or memory, so
-``limits`` has two more limits. Start with ``compiling``.
+has a cost limit. The cost that Kubernetes computes does not include everything that takes time or
+memory, so ``limits`` has two more limits. Start reading with ``compiling``.
 """
 
 from devicemanager.claims.cel.v1alpha1 import Expression, compile_v1alpha1

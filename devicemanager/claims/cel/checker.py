@@ -56,7 +56,7 @@ def check(root: Node, environment: Environment) -> list[Issue]:
 
 
 def in_order(issues: Sequence[Issue]) -> list[Issue]:
-    """Sort errors by their position in the source. Return at most ``_MAX_ISSUES``."""
+    """Return the errors sorted by their position in the source, at most the first 100."""
     return sorted(issues, key=lambda issue: issue.position)[:_MAX_ISSUES]
 
 

@@ -1,6 +1,6 @@
 """Compile an expression: parse, expand macros, check types, estimate the cost, plan its evaluation.
 
-In:  the text of an expression and a ``Setting``.
+In:  the text of an expression, and a ``Setting``: the variables, functions and rules for it.
 Out: a ``Compiled`` program; or Fault with Kubernetes' message, or NotSupported.
 """
 

@@ -1,4 +1,4 @@
-"""Kubernetes' cost of a call at run time, in cost units.
+"""Cost of a call at run time, in the cost units of Kubernetes.
 
 In:  a call's function and overload, its arguments and its result.
 Out: the cost of the call itself, without evaluating its arguments.

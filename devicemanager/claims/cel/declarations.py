@@ -28,7 +28,7 @@ class Overload:
 
 
 Library = Mapping[str, tuple[Overload, ...]]
-"""Overloads by function name."""
+"""Mapping from the name of each function to its overloads."""
 
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _TYPE_NAMES = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
@@ -276,7 +276,10 @@ FORMATS = (
     "date",
     "datetime",
 )
-"""Names of the formats. Each format has a function ``format.NAME()``."""
+"""Names of the string formats that expressions can check, such as ``uuid``.
+
+Each format has a function ``format.NAME()``.
+"""
 
 _LINE = re.compile(
     r"(\S+) = (?:<(.*?)>\.)?(\S+?)\(((?:[^()]|\([^()]*(?:\([^()]*\))*[^()]*\))*)\) (.+)"
@@ -348,15 +351,15 @@ def _families() -> Iterator[str]:
 
 @cache
 def kubernetes_library() -> Library:
-    """Return the functions of Kubernetes' base environment."""
+    """Return the functions that Kubernetes offers to all CEL expressions (base environment)."""
     generated = "\n".join([*_comparisons(), *_families()])
     parts = (_STANDARD, _OPTIONAL, _EXTENSIONS, _KUBERNETES, _AUTHORIZER, generated)
     return declare("\n".join(parts))
 
 
 def merged(*libraries: Library) -> Library:
-    """Return the functions of all libraries. A function in several libraries gets all its
-    overloads."""
+    """Return the functions of all libraries. A function that several libraries declare gets the
+    overloads of all of them."""
     found: dict[str, tuple[Overload, ...]] = {}
     for library in libraries:
         for name, overloads in library.items():

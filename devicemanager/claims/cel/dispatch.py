@@ -38,7 +38,7 @@ class Dialect:
     equal: Callable[[Value, Value], bool | None] = equality
     order: Callable[[Value, Value], int] = compare
     ordered: tuple[type, ...] = COMPARABLE
-    """Classes that the left side of ``<`` can have."""
+    """Python classes of the values that can be the left operand of ``<``."""
 
 
 _PLAIN_ERRORS = frozenset({"contains", "startsWith", "endsWith"})

@@ -62,7 +62,8 @@ class Features:
     """Kubernetes release and feature gates that affect selectors."""
 
     release: Release = Release.V1_37
-    """Release whose rules apply. For a release that ``Release`` lacks, choose the nearest one."""
+    """Release whose rules apply. For a release that is not in ``Release``, pass the nearest
+    member."""
     consumable_capacity: bool = True
     """Gate DRAConsumableCapacity: new selectors can read ``device.allowMultipleAllocations``."""
     list_attributes: bool = False
@@ -82,8 +83,8 @@ class Attribute:
     """Value of an attribute: an int, bool, string or version, or a list of them."""
 
     kind: str
-    """Type: ``int``, ``bool``, ``string``, ``version``, or for a list the plural, such as
-    ``ints``."""
+    """Type of the value: ``int``, ``bool``, ``string`` or ``version``. The type of a list is in the
+    plural, such as ``ints``."""
     value: Scalar | tuple[Scalar, ...]
 
 
@@ -123,8 +124,8 @@ class _Expression:
     output_type: str
     """CEL type of the result.
 
-    If the result is an attribute, its type is only known at run time. Then this is ``dyn`` or
-    ``google.protobuf.Any``.
+    The type of an attribute is known only at run time. If the result is an attribute,
+    ``output_type`` is ``dyn`` or ``google.protobuf.Any``.
     """
     reads: frozenset[str] | None
     """Names of the attributes and capacities that the expression can read, without domain.
@@ -164,8 +165,8 @@ class DraSelector(_Expression):
     def evaluate(self, device: Device, spend: Spend | None = None) -> bool:
         """Return True if the device matches. Raises CelRuntimeError with Kubernetes' text.
 
-        During the evaluation, ``spend`` is called with the cost units since its last call. An
-        exception of ``spend`` ends the evaluation.
+        During the evaluation, ``spend`` is called with the number of cost units that were spent
+        since its last call. If ``spend`` raises an exception, the evaluation ends.
         """
         return self._run(device, spend, _as_bool)
 
@@ -175,7 +176,7 @@ class DerivedAttribute(_Expression):
     """Compiled CEL expression that computes a derived attribute (alpha in Kubernetes 1.37)."""
 
     def value(self, device: Device, spend: Spend | None = None) -> Attribute:
-        """Return the attribute of a device. Raises CelRuntimeError with Kubernetes' text.
+        """Return the derived attribute of a device. Raises CelRuntimeError with Kubernetes' text.
 
         ``DraSelector.evaluate`` documents ``spend``.
         """

@@ -1,7 +1,7 @@
 """Read elements of lists, maps and optional values, with the errors of cel-go.
 
-The texts are those of interpreter/attributes.go and common/types (v0.26). Some of them name the
-class of a value in Go (``GO_CLASSES``).
+The error texts are those of interpreter/attributes.go and common/types (v0.26). Some of them name
+the Go class of a value (``GO_CLASSES``).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ GO_CLASSES: dict[type, str] = {
     Network: "cel.CIDR",
     CelError: "*types.Err",
 }
-"""Names of the Go classes of values. Some error messages contain them."""
+"""Name of the Go class for each Python class of values. Some error messages contain this name."""
 
 
 def checked_key(key: Value) -> Value:
@@ -64,7 +64,10 @@ def checked_key(key: Value) -> Value:
 
 
 def select_from(value: Value, key: Value) -> Value:
-    """Evaluate ``value[key]`` and ``value.key``. Raises CelError if there is no such element."""
+    """Evaluate ``value[key]`` or ``value.key``. Raises CelError if the element does not exist.
+
+    If ``value`` is an optional value, return the result of ``select_optional``.
+    """
     if type(value) is Optional:
         return select_optional(value, key)
     found = _look_up(value, key)
@@ -110,10 +113,11 @@ def is_present(value: Value, field: str) -> bool:
 
 
 def present(found: tuple[Value, bool]) -> Value:
-    """Return the value of an element of a literal; MISSING for an optional element without a value.
+    """Return the value of an element in a list or map literal.
 
-    ``found``: the evaluated element, and True if the element is marked as optional (``?value``).
-    Raises CelError if an element with this mark is not an optional value.
+    ``found``: the evaluated element, and True if the literal marks the element as optional
+    (``?value``). Raises CelError if a marked element is not an optional value. If it is an empty
+    optional value, return MISSING.
     """
     value, is_optional = found
     if not is_optional:
@@ -124,10 +128,10 @@ def present(found: tuple[Value, bool]) -> Value:
 
 
 def pairs(values: Value, with_keys: bool) -> Iterable[tuple[Value, Value]]:
-    """Return one pair for each iteration of a loop: the values of its two variables.
+    """Return one pair for each iteration of a loop: the values of the loop's two variables.
 
-    ``with_keys``: True for macros with two variables, such as ``exists(i, v, …)``. For macros with
-    one variable, ignore the second value. Raises CelError if ``values`` is not a list or map.
+    ``with_keys``: True for macros with two variables, such as ``exists(i, v, …)``. Macros with one
+    variable use only the first value. Raises CelError if ``values`` is not a list or map.
     """
     if type(values) is list:
         return enumerate(values) if with_keys else ((each, None) for each in list(values))

@@ -1,12 +1,11 @@
-"""Estimate Kubernetes' cost of an expression before it is evaluated.
+"""Estimate the cost of an expression before it is evaluated, in the cost units of Kubernetes.
 
 In:  a checked syntax tree, and the maximum sizes of its variables (``sizes``).
-Out: the worst-case cost in Kubernetes' units. The API server rejects expressions above
-     ``limits.MAX_COST``.
+Out: the worst-case cost. The API server rejects expressions above ``limits.MAX_COST``.
 
 The rules are those of cel-go (checker/cost.go and ext, v0.26) and of Kubernetes
-(apiserver/pkg/cel/library/cost.go, v0.36). ``estimate_rules`` has the
-rules for functions. ``costs`` computes the actual cost at run time.
+(apiserver/pkg/cel/library/cost.go, v0.36). ``estimate_rules`` has the rules for functions.
+``costs`` computes the actual cost at run time.
 """
 
 # The estimate is an upper bound, computed from the sizes of values. A size has a bound for

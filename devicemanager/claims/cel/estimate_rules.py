@@ -26,8 +26,8 @@ _FORMAT_NAME = 64
 """Length of a format's name that the estimate assumes for ``==``."""
 
 Path = tuple[str, ...]
-"""Path from a variable to a value. A part is the name of a field, ``@items`` or ``@indices`` for a
-list, or ``@keys`` or ``@values`` for a map."""
+"""Path from a variable to a value. Each part is the name of a field or one of these words:
+``@items`` and ``@indices`` for a list, ``@keys`` and ``@values`` for a map."""
 
 
 class Argument(NamedTuple):
@@ -57,7 +57,7 @@ class CallSizes(NamedTuple):
 
     @property
     def first(self) -> Range:
-        """Size of the target, or of the first argument of a function."""
+        """Size of a method's receiver, or of a function's first argument."""
         return (self.target or self.args[0]).size
 
 

@@ -1,7 +1,7 @@
 """Limits of one evaluation: its cost, its work, and the size of the strings and lists it creates.
 
-The cost is Kubernetes' cost. The work is the number of elements of lists and maps that the
-evaluation reads; 64 characters of a string count as one element.
+The cost is what Kubernetes charges for the evaluation. The work is the number of elements of lists
+and maps that the evaluation reads; 64 characters of a string count as one element.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Meter:
             self._next = min(self._limit, self.cost + _PERIOD)
 
     def read(self, value: Value) -> None:
-        """Add the elements of a value, including nested elements, to the work.
+        """Add the number of a value's elements, including nested elements, to the work.
 
         Raises TooMuchWork above ``MAX_WORK``.
         """

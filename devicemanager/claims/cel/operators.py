@@ -108,11 +108,12 @@ def operator(
     order: Callable[[Value, Value], int],
     ordered: tuple[type, ...],
 ) -> Implementation | None:
-    """Return the implementation of the operator ``name``; None if ``name`` is not an operator or
-    function of this module.
+    """Return the implementation of the operator or function ``name``, such as ``_==_`` or ``size``.
 
-    ``equal`` returns None and ``order`` raises CelError if two values cannot be compared.
-    ``ordered``: classes that the left side of ``<`` can have.
+    Return None if this module does not implement ``name``. ``equal``: function that returns True if
+    two values are equal, and None if they cannot be compared. ``order``: function that returns -1,
+    0 or 1, and raises CelError if two values cannot be compared. ``ordered``: Python classes of the
+    values that can be the left operand of ``<``.
     """
     if name == "_==_":
         return lambda one, other: _checked(equal(one, other))

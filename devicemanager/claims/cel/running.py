@@ -25,8 +25,9 @@ class Program:
     def run(self, variables: Mapping[str, Value], spend: Spend | None = None) -> Value:
         """Return the value of the expression.
 
-        During the evaluation, ``spend`` is called with the cost units since its last call. Raises
-        CelError; EvaluationStopped, such as CostExceeded; and any exception of ``spend``.
+        During the evaluation, ``spend`` is called with the number of cost units that were spent
+        since its last call. Raises CelError; EvaluationStopped, such as CostExceeded; and any
+        exception that ``spend`` raises.
         """
         meter = Meter(MAX_COST, spend)
         try:

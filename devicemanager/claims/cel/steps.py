@@ -78,7 +78,7 @@ def constant(value: Value) -> Step:
 
 
 def fold(step: Step) -> Value:
-    """Return the value of a step that reads no variables. Raises CelError."""
+    """Evaluate a step that reads no variables. Raises CelError if the evaluation fails."""
     return step(Scope({}, Meter()))
 
 
@@ -109,9 +109,9 @@ def charged(step: Step) -> Step:
 
 
 def uncharged(step: Step) -> Step:
-    """Return a step that evaluates ``step`` without the unit that reading a variable costs.
+    """Return a step that evaluates ``step`` and costs one unit less than ``step``.
 
-    The returned step costs one unit less than ``step``.
+    Reading a variable costs this unit. In some places, cel-go does not charge for it.
     """
 
     def run(scope: Scope) -> Value:
@@ -304,8 +304,8 @@ def _not_a_list(value: Value) -> InternalError:
 def logic(terms: Sequence[Step], decisive: bool) -> Step:
     """Evaluate ``&&`` if ``decisive`` is False, or ``||`` if it is True.
 
-    If a term has the value ``decisive``, this is the result, and the errors of all other terms are
-    ignored.
+    If a term has the value ``decisive``, the result is ``decisive``, and the errors of all other
+    terms are ignored.
     """
 
     def run(scope: Scope) -> Value:
@@ -381,8 +381,8 @@ def _charge_present(found: Optional, scope: Scope) -> Optional:
 def or_value(optional: Step, other: Step, is_1_37: bool) -> Step:
     """Evaluate ``optional.orValue(other)``; evaluate ``other`` only if ``optional`` has no value.
 
-    ``is_1_37``: True to raise CelError if ``optional`` is not an optional value, as Kubernetes 1.37
-    does. Kubernetes 1.36 returns such a value.
+    If ``optional`` is not an optional value, Kubernetes 1.37 raises an error, and 1.36 returns the
+    value of ``optional``. ``is_1_37``: True to raise CelError in this case.
     """
 
     def run(scope: Scope) -> Value:
@@ -397,8 +397,8 @@ def or_value(optional: Step, other: Step, is_1_37: bool) -> Step:
 def or_optional(optional: Step, other: Step, is_1_37: bool) -> Step:
     """Evaluate ``optional.or(other)``; evaluate ``other`` only if ``optional`` has no value.
 
-    ``is_1_37``: True to raise CelError if ``optional`` is not an optional value, as Kubernetes 1.37
-    does. Kubernetes 1.36 returns such a value.
+    If ``optional`` is not an optional value, Kubernetes 1.37 raises an error, and 1.36 returns the
+    value of ``optional``. ``is_1_37``: True to raise CelError in this case.
     """
 
     def run(scope: Scope) -> Value:

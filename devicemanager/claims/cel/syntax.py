@@ -159,7 +159,7 @@ class Loop(Node):
 
 ACCUMULATOR = "@result"
 ACCUMULATORS = frozenset({ACCUMULATOR, "__result__"})
-"""Names of the variable for the result of a loop. Expressions cannot contain ``@result``."""
+"""Names that macros give to the accumulator of a loop. Expressions cannot contain ``@result``."""
 
 
 def walk(node: Node) -> Iterator[Node]:

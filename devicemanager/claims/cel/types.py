@@ -132,7 +132,7 @@ def _next_type(tokens: list[str]) -> Type:
 
 
 Bindings = dict[Type, Type]
-"""Types by type variable."""
+"""Mapping from type variables to their types."""
 
 
 class Inference:
@@ -181,7 +181,10 @@ def _resolve(bindings: Bindings, type_: Type, free_is_dyn: bool) -> Type:
 
 
 def instantiate(type_: Type, variables: Bindings) -> Type:
-    """Replace the type variables of a declared type by the type variables of one call."""
+    """Return a declared type with its type variables replaced.
+
+    ``variables``: for each type variable of the declaration, the one that replaces it in a call.
+    """
     return _resolve(variables, type_, free_is_dyn=False)
 
 

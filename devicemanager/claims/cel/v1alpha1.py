@@ -61,8 +61,9 @@ class Expression:
     def matches(self, attributes: Mapping[str, AttributeValue], spend: Spend | None = None) -> bool:
         """True if a device with these attributes satisfies the constraint.
 
-        During the evaluation, ``spend`` is called with the cost units since its last call. Raises
-        EvaluationError for a runtime error, and for a result that is not a bool.
+        During the evaluation, ``spend`` is called with the number of cost units that were spent
+        since its last call. If ``spend`` raises an exception, the evaluation ends. Raises
+        EvaluationError if the evaluation fails, or if the result is not a bool.
         """
         try:
             device = Map([(name, _cel_value(value)) for name, value in attributes.items()])

@@ -92,8 +92,8 @@ class Quantity:
     integer: int | None = None
     """Value if Kubernetes stores the quantity as an integer (``AsInt64``); else None."""
     is_computed: bool = False
-    """True for a result of ``add`` or ``sub``. In Kubernetes, a comparison whose right operand is
-    such a result fails."""
+    """True for a result of ``add`` or ``sub``. In Kubernetes, ``==`` fails if its right operand is
+    such a quantity."""
 
 
 @attrs.frozen(eq=False)
@@ -157,9 +157,9 @@ class Map:
     ) -> None:
         """Create a map.
 
-        ``default``: result of looking up a missing key; None for no result. ``has_texts``: True if
-        all keys are strings; then values of any type can be looked up. Raises InternalError for an
-        invalid key.
+        ``default``: value of a missing key; None if a missing key has no value. ``has_texts``: True
+        if all keys are strings, so that a key of any other type is missing, not invalid. Raises
+        InternalError for an invalid key.
         """
         self._entries = {_key(key): (key, value) for key, value in pairs}
         self._default = default
@@ -179,8 +179,8 @@ class Map:
         return self._entries.values()
 
     def find(self, key: Value) -> Value:
-        """Return the value of a key. For an unknown key, return the ``default`` that the map was
-        created with; without one, return MISSING."""
+        """Return the value of a key. For a missing key, return the map's ``default``, or MISSING if
+        the map has no default."""
         found = self._found(key)
         if found is not None:
             return found[1]

@@ -84,8 +84,8 @@ class _Group:
 
     devices: int
     size: int
-    """Number of devices in the group, or the number that the demands in ``users`` need if this is
-    smaller."""
+    """Number of devices in the group, but at most the number that the demands in ``users``
+    need."""
     cost: Costs
     users: Counts
     """Indexes of the demands that can use the devices."""

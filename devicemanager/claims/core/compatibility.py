@@ -1,6 +1,6 @@
-"""Compatibility groups: which devices may use a counter set together.
+"""Compatibility groups, which determine the devices that can use a counter set together.
 
-All devices that use a counter set must have a group in common, or none of them may have groups
+Devices can do so if they all have a group in common, or if none of them has groups
 (``compatibilityGroupIntersection`` of structured/internal/experimental, v1.37).
 """
 
@@ -11,7 +11,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import attrs
 
 Declared = tuple[tuple[Hashable, frozenset[str]], ...]
-"""Pairs of a counter set that a device uses, and the names of the device's groups in it."""
+"""Compatibility groups of a device: one pair for each counter set that the device uses.
+
+A pair has the counter set, and the names of the device's groups in this counter set.
+"""
 
 _NO_GROUPS = frozenset({""})
 """Groups of a device that declares no groups. Such devices are compatible only with each other."""
@@ -19,14 +22,15 @@ _NO_GROUPS = frozenset({""})
 
 @attrs.frozen(eq=False)
 class Groups:
-    """Compatibility groups for one search: those that devices declare, and those of devices that
-    were in use before the search."""
+    """Compatibility groups for one search: the groups that each device declares, and the common
+    groups of the devices that were in use before the search."""
 
     declared: Mapping[int, Declared] = attrs.field(factory=dict)
     """Groups by device number. A device that is not in the mapping is compatible with all
     devices."""
     in_use: Mapping[Hashable, frozenset[str]] = attrs.field(factory=dict)
-    """For each counter set, the common groups of its devices that were in use before the search."""
+    """For each counter set, the groups common to all devices that used this set before the
+    search."""
 
     @classmethod
     def of(cls, declared: Mapping[int, Declared], others: Iterable[Declared]) -> Groups:
@@ -56,9 +60,9 @@ def groups_of(names: Sequence[str]) -> frozenset[str]:
 
 @attrs.frozen(eq=False)
 class CommonGroups:
-    """For each counter set, the groups that all its devices have in common.
+    """For each counter set, the groups common to all devices that use this set.
 
-    Its devices are those in use before the search, and those that ``add`` has added.
+    These are the devices that were in use before the search, and those that ``add`` has added.
     """
 
     _groups: Groups

@@ -1,7 +1,8 @@
 """Decide with certainty whether requests for whole devices fit. The search uses this module if
 first fit reaches its limit.
 
-In:  slots of a ``Problem``: all exclusive, or all with admin access and of one claim.
+In:  slots of a ``Problem``. Either all are exclusive, or all have admin access and belong to one
+     claim.
 Out: an answer; None means that certainly no answer exists. The answer need not be the first in
      the documented order, but equal arguments give the same answer.
 
@@ -48,7 +49,7 @@ def is_decidable(problem: Problem, slots: Sequence[int]) -> bool:
 
 
 def decide(problem: Problem, slots: Sequence[int]) -> dict[int, SlotDevices] | None:
-    """Return the devices for each slot, by index of the slot; None if there is no answer.
+    """Return the devices for each slot, by index of the slot; None if no answer exists.
 
     Raises OutOfStepsError if the step budget is spent.
     """

@@ -3,12 +3,12 @@
 In:  an ``OrderedProblem``: a ``LedgerView``, the claims to allocate together with their
      options, and the step budget. An option is one alternative of a request, with functions that
      check a device.
-Out: the option and the devices of each request, in the order of the requests; None if there is no
-     answer. A check can raise an error. This ends the search.
+Out: the option and the devices of each request, in the order of the requests; None if no answer
+     exists. If a check raises an error, the search ends with this error.
 
 The order of answers. Requests are filled in the order of the claims. For each request, the first
-option that leads to an answer is used. An option takes devices in ascending order of their numbers,
-and tries lower numbers first. The result is the first answer in this order.
+option that leads to an answer is used. The devices of an option are in ascending order of their
+numbers. For each of them, the lowest number that leads to an answer is used.
 """
 
 # Unlike ``first_fit``, this search checks a device only when it reaches it. An error in a check
@@ -69,8 +69,8 @@ class Match:
     """For each added device, the values that it shares with all earlier devices."""
 
     def add(self, request: int, values: Values) -> bool:
-        """Add a device if it shares a value with all devices so far. Return False if it does
-        not."""
+        """Add a device if it shares a value with all devices added so far. Return True if it was
+        added."""
         if self.common:
             values &= self.common[-1]
             if not values:
@@ -91,8 +91,8 @@ class Distinct:
     """Values of each added device."""
 
     def add(self, request: int, values: Values) -> bool:
-        """Add a device if its values differ from those of all devices so far. Return False if
-        not."""
+        """Add a device if its values differ from those of all devices added so far. Return True if
+        the device was added."""
         if not are_distinct(values, self.seen):
             return False
         self.seen.append(values)
@@ -106,8 +106,8 @@ class Distinct:
 def are_distinct(values: Values, others: Sequence[Values]) -> bool:
     """True if no value in ``values`` is in one of the ``others``.
 
-    If ``values`` is empty, return True only if ``others`` is empty, too: the type of an empty list
-    is unknown.
+    If ``values`` is empty, return True only if ``others`` is empty, too. An empty list has no known
+    type, so it cannot be compared.
     """
     return not others or (bool(values) and all(values.isdisjoint(each) for each in others))
 
@@ -181,16 +181,17 @@ class OrderedProblem:
     Pools with equal keys share one budget. Normally, each pool has its own budget.
     """
     keeps_reservations: bool = False
-    """True to reproduce a bug of the scheduler: rejected devices, and shares that the search gives
-    back, keep their counters reserved."""
+    """True to reproduce a bug of the scheduler: a rejected device keeps its counters reserved. So
+    does a shareable device that the search picks and then puts back."""
     groups: Groups = attrs.field(factory=Groups)
     """Compatibility groups of devices."""
 
     def answer(self, picks: int) -> list[list[Pick]] | None:
-        """Return the picks of each claim; None if there is no answer.
+        """Return the picked devices of each claim; None if no answer exists.
 
-        If ``keeps_reservations`` is False, the search stops after ``picks`` picks. A second search
-        then starts. It has no limit of picks, and skips parts that cannot contain an answer.
+        ``picks``: the number of picks after which the first search stops. A second search without
+        this limit then starts, and skips parts that cannot contain an answer. If
+        ``keeps_reservations`` is True, the first search has no limit.
 
         Raises OutOfStepsError if the step budget is spent, and EveryError if an option needs a
         device that violates a constraint.
@@ -531,7 +532,7 @@ class _Pruning:
     """Kind of each device. Devices of one kind are interchangeable for every option."""
     last_error: tuple[int, int]
     """Indexes of the claim and request with the last option that can raise an EveryError; (-1, -1)
-    if there is none."""
+    if no option can raise it."""
     impossible: set[int] = attrs.field(factory=set)
     """Claims that do not fit even alone."""
 

@@ -1,7 +1,7 @@
 """First fit: a depth-first search through the answers in their documented order.
 
 In:  those slots of a ``Problem`` that can interfere with each other, and a pick limit.
-Out: the first answer in the documented order; None means that there is no answer.
+Out: the first answer in the documented order; None means that no answer exists.
 
 The documented order. The devices of an earlier slot matter more than those of all later slots.
 For one slot, these rules apply one after another:
@@ -50,9 +50,10 @@ from devicemanager.core import bitset
 
 # Values for the argument ``pool`` of ``_Search._pick``, which can also be a pool index.
 ANY_POOLS = -1
-"""Value of ``pool``: the remaining picks can belong to any pool."""
+"""Value instead of the index of a pool: the devices still to pick can belong to any pool."""
 SEVERAL_POOLS = -2
-"""Value of ``pool``: the picks must belong to at least two pools; no device is picked yet."""
+"""Value instead of the index of a pool: no device is picked yet, and the devices to pick must
+belong to at least two pools."""
 
 
 @attrs.frozen
@@ -69,10 +70,11 @@ class SlotDevices:
 def search(
     problem: Problem, slots: Sequence[int], picks: int | None
 ) -> dict[int, SlotDevices] | None:
-    """Return devices for the slots with these indexes, by index; None if no answer exists.
+    """Return the devices for each slot, by index of the slot; None if no answer exists.
 
-    The result is the first answer in the documented order. Raises FirstFitCutOffError after
-    ``picks`` picks (None: no limit), and OutOfStepsError when the step budget is spent.
+    ``slots``: the indexes of the slots to fill. The result is the first answer in the documented
+    order. Raises FirstFitCutOffError after ``picks`` picks (None: no limit), and OutOfStepsError
+    when the step budget is spent.
     """
     problem.steps.begin_first_fit(picks)
     found = _Search(problem, [problem.slots[place] for place in slots]).run()
@@ -88,7 +90,7 @@ class _Attempt:
     tiers: list[Tiers]
     """Free amounts of each requested resource, after the allocations of this search."""
     extra: int
-    """Steps that each pick costs for reading the tiers, in addition to the usual step."""
+    """Steps that each pick costs in addition to the usual step, because it reads ``tiers``."""
     picked: list[int] = attrs.field(factory=list)
 
 

@@ -20,7 +20,7 @@ from devicemanager.core import bitset
 _FEW = 64
 
 Amounts = Mapping[str, int]
-"""Amounts by name of the budget or resource, in nano-units."""
+"""Mapping from the name of a budget or resource to an amount in nano-units."""
 
 
 class PoolKey(NamedTuple):
@@ -67,19 +67,20 @@ class Device:
     Two values are equal in Python if, and only if, the API treats them as equal.
     """
     charge: Amounts = attrs.field(factory=dict)
-    """Amounts charged to the pool's budget while the device is in use, in whole blocks."""
+    """Amount that the device consumes of each of its pool's budgets while the device is in use, in
+    whole blocks."""
     capacity: Mapping[str, ConsumableCapacity] = attrs.field(factory=dict)
 
 
 @attrs.frozen(eq=False)
 class Pool:
-    """Published pool of devices with its budget."""
+    """Published pool of devices with its budgets."""
 
     key: PoolKey
     devices: Sequence[Device]
     """Devices in the published order; the key of each device names this pool."""
     budget: Amounts = attrs.field(factory=dict)
-    """Maximum sum of the charges of all devices in use, rounded down to whole blocks."""
+    """For each budget, the maximum sum of the charges of all devices in use, in whole blocks."""
 
 
 @attrs.frozen(eq=False)

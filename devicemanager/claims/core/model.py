@@ -55,7 +55,7 @@ class Alternative:
     limit: int | None = None
     """SHARED: maximum number of devices; None means no limit.
 
-    Requests in the other modes always get exactly ``count`` devices.
+    Requests in the other modes get exactly ``count`` devices, unless ``every`` is True.
     """
     amounts: Amounts = attrs.field(factory=dict)
     """SHARED: amounts that the devices must provide together, each more than 0."""
@@ -64,7 +64,8 @@ class Alternative:
     every: bool = False
     """ADMIN: True to get all eligible devices that no earlier request of the claim got."""
     exclusions: tuple[Exclusion, ...] = ()
-    """Each device that is not in ``eligible``, under the first rule that excludes it."""
+    """Rules that exclude devices. Each device outside ``eligible`` is listed once: with the first
+    rule that excludes it."""
 
     def is_like(self, other: Alternative) -> bool:
         """True if two alternatives are equal except for their labels and exclusions."""
@@ -175,7 +176,7 @@ class Cause(enum.Enum):
     MATCH = "match"
     """The alternative requests all devices, but they differ in a matched attribute."""
     TOGETHER = "together"
-    """The alternative fits alone, but not together with the other requests of the call."""
+    """The alternative fits alone, but not together with the other requests of the search."""
     UNEXAMINED = "unexamined"
     """The steps ran out before the reason was found. The claims certainly do not fit."""
 
@@ -192,17 +193,24 @@ class Rejection:
     usable: int
     """The set of devices that no rule excludes."""
     exclusions: tuple[Exclusion, ...]
-    """Each device that is not in ``usable``, under the first rule that excludes it. Empty if the
-    steps ran out before the rules were applied."""
-    short: tuple[tuple[str, str], ...] = ()
-    """For the cause BUDGET: pool and name of each budget that cannot pay for all usable devices.
+    """Rules that exclude devices. Each device outside ``usable`` is listed once: with the first
+    rule that excludes it.
 
-    For the cause AMOUNTS: pool and name of each resource of which too little is free. Empty for
-    other causes.
+    Empty if the steps ran out before the rules were applied.
+    """
+    short: tuple[tuple[str, str], ...] = ()
+    """Budgets or resources that are too small, as pairs of pool and name.
+
+    For the cause BUDGET: the budgets that are too small for all usable devices together. For the
+    cause AMOUNTS: the resources of which too little is free. Empty for other causes.
     """
     collides: tuple[tuple[str, str], ...] = ()
-    """For the cause TOGETHER: the claim and the position of each request with which the rejected
-    request does not fit. If any one of these requests is left out, the others fit."""
+    """For the cause TOGETHER: the requests with which the rejected request does not fit, as pairs
+    of claim and position in the claim.
+
+    If any one of these requests is left out, the others fit. If the steps ran out, more requests
+    than necessary can be listed.
+    """
     reachable: Amounts = attrs.field(factory=dict)
     """For a shared request: the largest amount of each resource that the alternative could get."""
 
@@ -216,7 +224,8 @@ class Leftover:
     taken: int
     """The set of devices that the request got."""
     exclusions: tuple[Exclusion, ...]
-    """Each device that is not in ``taken``, under the first rule that excludes it."""
+    """Rules that exclude devices. Each device outside ``taken`` is listed once: with the first
+    rule that excludes it."""
 
 
 @attrs.frozen
@@ -244,8 +253,8 @@ class Undecided:
 
     steps: int
     unexamined: tuple[tuple[str, str], ...] = ()
-    """Requests and alternatives for which the search had not yet ruled out every combination of
-    devices, as pairs of claim and label."""
+    """Alternatives for which the search has not tried every combination of devices, as pairs of
+    claim and label."""
     is_out_of_time: bool = False
     """True if the caller's time limit ended the search; False if the step limit did."""
 

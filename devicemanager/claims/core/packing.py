@@ -1,4 +1,4 @@
-"""Choose devices of one pool, if each budget of the pool can pay for only one device.
+"""Choose devices of one pool, if each budget of the pool suffices for only one device.
 
 In:  the budgets that each device charges, and the demands for devices.
 Out: the devices for each demand; no two of the devices charge the same budget. None if this is
@@ -34,8 +34,11 @@ class Packing:
     def __init__(
         self, budgets: Sequence[int], users: Sequence[int], devices: int, steps: StepBudget
     ) -> None:
-        """``budgets``: for each budget, the set of devices that charge it. ``users``: for each
-        demand, the set of devices that it can use. ``devices``: the number of devices."""
+        """Create a search.
+
+        ``budgets``: for each budget, the set of devices that charge it. ``users``: for each demand,
+        the set of devices that it can use. ``devices``: the number of devices.
+        """
         self._budgets = [each for each in budgets if each.bit_count() > 1]
         self._users = users
         self._steps = steps

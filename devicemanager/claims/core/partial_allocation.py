@@ -57,7 +57,7 @@ class PartialAllocation:
     # -- whole devices -----------------------------------------------------------------
 
     def pick(self, slot: Slot, number: int) -> Pick | None:
-        """Put a device into a slot.
+        """Put a device into a slot. Return the pick, which ``put_back`` can undo.
 
         Return None, without a change, if the device's charge exceeds the headroom of its pool.
         """
@@ -94,7 +94,8 @@ class PartialAllocation:
             self._charged ^= low
 
     def toggle_used(self, slot: Slot, devices: int) -> None:
-        """Add devices to those that the slot's claim uses; a second call removes them again."""
+        """Record that the slot's claim uses ``devices``. A second call with the same arguments
+        undoes this."""
         self._used[slot.claim] ^= devices
 
     # -- shared capacity ---------------------------------------------------------------
@@ -102,8 +103,11 @@ class PartialAllocation:
     def share(
         self, devices: Sequence[int], amounts: Sequence[Mapping[str, int]]
     ) -> dict[int, dict[str, int] | None]:
-        """Allocate ``amounts`` of the ``devices``. Return the argument of ``unshare``: the earlier
-        amounts by device number, None for a device that this search did not share before."""
+        """Allocate amounts of devices, and return the earlier amounts, which ``unshare`` restores.
+
+        ``amounts``: for each device, the amounts by resource. The earlier amounts are a mapping by
+        device number. A value is None if this search did not share the device before.
+        """
         before = {number: self._amounts.get(number) for number in devices}
         for number, more in zip(devices, amounts, strict=True):
             total = Counter(before[number] or self._view.allocated.get(number, {}))
@@ -226,8 +230,8 @@ class PartialAllocation:
     def is_hopeless(self, place: int, current: max_flow.Demand) -> bool:
         """True if it is certain that the slots from index ``place`` on cannot all be filled.
 
-        ``current``: demand of the slot before ``place``, which is being filled. The demand has the
-        count 0 if this slot needs no more whole devices.
+        ``current``: what the slot before ``place`` still needs, while the search fills this slot.
+        The demand has the count 0 if the slot needs no more whole devices.
         """
         if place == len(self._slots):
             return False

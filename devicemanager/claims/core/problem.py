@@ -194,7 +194,7 @@ class Problem:
     def reduce(self) -> bool:
         """Remove devices and values that no answer can contain.
 
-        Return False if this shows that there is no answer.
+        Return False if this shows that no answer exists.
         """
         changed = self._is_allowed
         # Repeat until nothing changes: fewer devices in one slot can make a value too rare for
@@ -259,11 +259,12 @@ class Problem:
         return True
 
     def interchangeable(self, number: int) -> int:
-        """Return the set of device ``number`` and the devices that the search can exchange for it.
+        """Return the set of devices that the search can exchange for device ``number``.
 
-        These devices are of one kind and have the same matched values. Each slot can use either
-        all of them or none. Either none of them is in use, or all are allocated exclusively and
-        only admin access can use them.
+        The set includes this device. All its devices are of one kind and have the same matched
+        values. Each slot can use either all of them or none. For a device that is allocated in
+        shares, the set contains only this device. In other sets, either no device is in use, or all
+        are allocated exclusively and only admin access can use them.
         """
         found = self._interchangeable.get(number)
         if found is None:

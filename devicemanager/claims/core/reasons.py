@@ -57,8 +57,9 @@ def rejections(
     """Explain why claims do not fit: return a rejection for each alternative of certain requests.
 
     If some requests do not fit even alone, explain these requests. Also explain requests that were
-    not examined because the steps ran out. If every request fits alone, explain the requests that
-    collide: they do not fit together, but the others fit if one of them is left out.
+    not examined because the steps ran out. If every request fits alone, explain a group of requests
+    that do not fit together. If any one request of this group is left out, the others of the group
+    fit. The group can be larger than necessary if the steps ran out.
 
     ``fits``: function that returns True if a search finds devices for the given claims. The
     function must count the steps of this search in ``steps``.
@@ -166,9 +167,9 @@ class _Sieved:
 
     problem: Problem
     rejection: Rejection
-    """Rejection with the cause that the cheap rules found, or UNEXAMINED."""
+    """Rejection with the cause that counting devices has shown, or with UNEXAMINED."""
     is_examined: bool
-    """True if all cheap rules were applied before the steps ran out."""
+    """True if all rules that only count devices were applied before the steps ran out."""
 
 
 @attrs.frozen(eq=False)
@@ -305,7 +306,7 @@ def _fits_alone(problem: Problem, limits: Limits) -> bool:
 def leftovers(
     view: LedgerView, ledger: Ledger, claims: Sequence[Claim], allocations: Sequence[Allocation]
 ) -> tuple[Leftover, ...]:
-    """Explain for each request of allocated claims why it did not get the other devices.
+    """Return, for each request of allocated claims, its devices and why it got no others.
 
     ``view`` and ``ledger`` must be as they were before these allocations.
     """

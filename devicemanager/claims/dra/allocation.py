@@ -86,7 +86,7 @@ MAX_STEPS = DEFAULT_LIMITS.total
 _PICKS = DEFAULT_LIMITS.first_fit
 """Number of picked devices after which the search begins to prune."""
 NOTHING = InUse()
-"""No device is in use."""
+"""Value of ``InUse`` without devices and shares."""
 
 
 def allocate(
@@ -132,8 +132,8 @@ class Allocator:
         self._interning = Interning()
         self._offers: dict[tuple[str, tuple[tuple[str, str], ...]], Offer] = {}
         self._views: dict[int, tuple[InUse, LedgerView]] = {}
-        """The devices in use at the last call and a ``LedgerView`` of them, by the ``id`` of the
-        ``Offer``."""
+        """For each ``Offer``, by its ``id``: the devices in use at the last call, and their
+        ``LedgerView``."""
 
     def _offer(self, node: Node) -> Offer:
         """Return the pools that a node can use. Raises AllocationError for an invalid node

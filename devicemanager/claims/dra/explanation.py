@@ -1,6 +1,6 @@
 """Explain why claims do not fit on a node: for each device, the first rule that excludes it.
 
-In:  a call whose claims do not fit.
+In:  a call of the allocator (``requests.Call``), and its claims, which do not fit.
 Out: lines of text. For each request: the rules, and the devices that each rule excludes.
 """
 

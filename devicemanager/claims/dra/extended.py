@@ -76,12 +76,12 @@ def owner_reference(pod: Object) -> dict[str, Any]:
 
 
 def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
-    """Return the requests for a pod's extended resources.
+    """Return the requests for a pod's extended resources, and the containers that use them.
 
-    ``resources``: name of the device class by resource. Each sidecar and app container has its own
-    request. An init container ends before later containers of these kinds start, so the init
-    container uses their devices first. All init containers that need more devices share one further
-    request.
+    ``resources``: name of the device class by resource. For each resource, every sidecar and every
+    app container has its own request. Other init containers end before later sidecars and app
+    containers start, so they can use the devices of these requests. All init containers that need
+    more devices than these share one additional request.
     """
     spec = pod["spec"]
     initial = list(spec.get("initContainers") or ())

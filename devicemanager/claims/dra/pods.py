@@ -140,7 +140,10 @@ def _conditions(claim: Object) -> Iterator[tuple[Object, set[str]]]:
 
 
 def with_allocation(claim: Object, result: AllocationResult, now: str) -> dict[str, Any]:
-    """Return a claim with its allocation. ``now``: the current time in RFC 3339 format."""
+    """Return the claim with ``result`` as the allocation in its status.
+
+    ``now``: the current time in RFC 3339 format.
+    """
     allocation = {**result, "allocationTimestamp": now}
     return {**claim, "status": {**(claim.get("status") or {}), "allocation": allocation}}
 

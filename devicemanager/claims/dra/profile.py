@@ -19,8 +19,8 @@ class Quirk(enum.Enum):
     """If the search removes a device, matchAttribute does not restore the values that the other
     devices have in common (k/k#140300)."""
     KEPT_RESERVATIONS = "kept-reservations"
-    """A device that the search rejects keeps its counters reserved. So does a share that the search
-    gives back (k/k#140431, k/k#140436)."""
+    """A device that the search rejects keeps its counters reserved. So does a shareable device that
+    the search picks and then puts back (k/k#140431, k/k#140436)."""
     SHARES_CHARGED_AGAIN = "shares-charged-again"
     """If the allocated shares of a device consume no capacity, the next share consumes the device's
     counters a second time (k/k#140433)."""

@@ -18,8 +18,8 @@ class StaleMatch:
     count: int = 0
 
     def add(self, request: int, values: Values) -> bool:
-        """Add a device if it shares a value with all devices so far. Return False if it does
-        not."""
+        """Add a device if it shares a value with all devices added so far. Return True if it was
+        added."""
         if self.count:
             values &= self.common
             if not values:
@@ -44,8 +44,8 @@ class DistinctPerRequest:
     count: int = 0
 
     def add(self, request: int, values: Values) -> bool:
-        """Add a device if its values differ from those of each request's latest device. Return
-        False if they do not."""
+        """Add a device if its values differ from those of each request's latest device. Return True
+        if the device was added."""
         if self.count and not are_distinct(values, list(self.latest.values())):
             return False
         self.latest[request] = values

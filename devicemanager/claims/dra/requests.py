@@ -75,9 +75,10 @@ class ClaimRequests:
 
 @attrs.frozen(eq=False)
 class Call:
-    """What one call of the allocator searches: the devices of a node, and the device classes.
+    """Inputs of one call of the allocator, except the claims: a node with its devices, the device
+    classes, and the step budget.
 
-    The claims are arguments of ``claims``.
+    The method ``claims`` translates the claims for the search.
     """
 
     profile: Profile

@@ -179,8 +179,10 @@ class ClaimDetail:
 
 @attrs.frozen
 class ClaimInstance:
-    """Request of a claim. It has either ``detail``, or ``one_of``: alternatives in order of
-    preference."""
+    """Request of a claim. It has either ``detail`` or ``one_of``.
+
+    ``one_of`` has alternatives in order of preference.
+    """
 
     detail: ClaimDetail | None = None
     one_of: tuple[ClaimDetail, ...] = ()

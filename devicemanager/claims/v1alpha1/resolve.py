@@ -166,7 +166,10 @@ class ConstraintsCutOff(Exception):
     """Error if the step budget is spent while a constraint is evaluated."""
 
     def __init__(self, left: int, of: int) -> None:
-        """``left``: number of devices without a result. ``of``: number of devices to evaluate."""
+        """Create the error.
+
+        ``left``: number of devices without a result. ``of``: number of devices to evaluate.
+        """
         self.left = left
         self.of = of
         self.label = ""
@@ -185,8 +188,8 @@ class Resolver:
     ) -> None:
         """Create a resolver.
 
-        ``admin_namespaces`` can use classes with admin access; None means all namespaces.
-        ``steps``: the step budget of the call.
+        ``admin_namespaces``: the namespaces whose claims can use classes with admin access; None
+        means all namespaces. ``steps``: the step budget of the search.
         """
         self._steps = steps
         self._constraints = constraints

@@ -69,9 +69,9 @@ class NodeDra:
     def on_kubelet_event(self, event: Event) -> None:
         """Queue the work that an event of the kubelet requires.
 
-        After a restart, delete the node's slices. With the option ``device_status``, write
-        ``status.devices`` of a pod's claims. This happens when the claims were prepared, or when
-        the health of a device has changed.
+        After a restart of the kubelet, the node's slices are deleted. With the option
+        ``device_status``, ``status.devices`` of a pod's claims is written. It is written when the
+        claims were prepared, or when the health of a device has changed.
         """
         if event.kind is EventKind.STARTED and self._slices is not None:
             self._slices.restarted()

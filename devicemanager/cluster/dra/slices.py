@@ -6,8 +6,8 @@ and later the slices of a driver that has been stopped for some time. The driver
 again after ``slices_delay``, since a driver notices the deletion only later.
 
 Slices have names without a random part, so a driver can write them without reading them first. The
-slices of a node have their own key in the work queue. So their work runs one at a time, and never
-delays the node's status.
+requests for the slices of one node are sent one at a time. They never delay the requests for the
+node's status.
 
 Follows ``DRAPluginManager.wipeResourceSlices`` (pkg/kubelet/cm/dra/plugin, v1.36).
 """
@@ -54,14 +54,14 @@ class NodeSlices:
         self._uid = uid
         self._closed = False
         self._queued: set[Callable[[], None]] = set()
-        """Work that is queued. The same work is not queued again: otherwise, the queue of a node
+        """Functions that are queued. No function is queued twice. Otherwise, the queue of a node
         that has stopped reporting would grow without limit."""
         # Used only by the work of this node, one at a time.
         self._published: dict[str, _Devices] = {}
         self._generations: dict[str, int] = {}
         self._stopped: dict[str, float] = {}
-        """Monotonic time, in seconds, at which a stopped driver was first found stopped, by driver
-        name."""
+        """Mapping from the name of a stopped driver to the time at which its stop was first noticed
+        (monotonic, in seconds)."""
         self._waiting: set[str] = set()
         """Drivers that publish their slices again after a delay."""
 

@@ -138,7 +138,7 @@ class ClusterNode:
         return self._is_silent
 
     def conditions(self) -> tuple[NodeCondition, ...]:
-        """Return the conditions of the node that its kubelet reports, Ready last."""
+        """Return the conditions that the kubelet reports for the node, with Ready as the last."""
         return self._status.conditions()
 
     def _on_kubelet_event(self, event: Event) -> None:

@@ -36,8 +36,8 @@ __all__ = ["NodeStatusUpdater", "register"]
 class NodeStatusUpdater:
     """Writer of the status of one Node object.
 
-    All work for a node has the same key in the work queue, so the queue calls the methods one at a
-    time. Only ``conditions`` is thread-safe.
+    The work queue runs the work of one node one at a time, so no two methods run at the same time.
+    Only ``conditions`` is thread-safe.
     """
 
     __slots__ = (
@@ -74,8 +74,8 @@ class NodeStatusUpdater:
     def take_over(self, status: JsonObject) -> None:
         """Continue with a status that an earlier process wrote.
 
-        If ``status`` has extended resources that this kubelet does not have, later statuses have
-        these resources with capacity 0 (``reconcileExtendedResource``).
+        ``status`` can have extended resources that this kubelet does not have. In later statuses,
+        their capacity is 0 (``reconcileExtendedResource``).
         """
         amounts = self._node.options.amounts
         self._removed_resources = tuple(

@@ -6,7 +6,7 @@ The first case that applies to a pod decides:
 3. It has a start time, so an earlier process ran it: restore it with its devices.
 4. The node rejects it because of pressure or a shutdown: the kubelet never gets it.
 5. All other pods: the kubelet admits or rejects the pod. Then the node rejects it if the pod
-   requires other labels or another operating system.
+   requires labels or an operating system that the node does not have.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PodAdmission:
     def add(self, object_: JsonObject) -> None:
         """Admit, restore or reject a pod that is new to this process.
 
-        The pod was bound to the node, or it ran under an earlier process.
+        The pod was just bound to the node, or it ran while an earlier process ran the node.
         """
         metadata, status = object_["metadata"], object_.get("status") or {}
         pod = PodState.of(object_, self._behaviour(metadata))

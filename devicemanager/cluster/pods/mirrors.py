@@ -1,8 +1,9 @@
 """Mirror pods of static pods (``pkg/kubelet/pod/mirror_client.go``, v1.32).
 
-A static pod comes from a directory of manifests or from ``admit`` instead of the API server. For
-each static pod, a mirror pod is created on the API server. It does not affect allocation: devices
-are allocated to the UID of the static pod. A deleted mirror pod is recreated.
+A static pod does not come from the API server. It comes from a directory of manifests, or from a
+call of the kubelet's method ``admit``. For each static pod, a mirror pod is created on the API
+server. The mirror pod does not affect allocation: devices are allocated to the UID of the static
+pod. A deleted mirror pod is recreated.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _Mirror:
     """UID of the mirror pod; empty if the mirror pod does not exist."""
     digest: int = 0
     ip: str = ""
-    """Address of the static pod; empty before its status is written."""
+    """IP address of the static pod; empty before an address is allocated."""
     is_queued: bool = False
 
 
@@ -105,7 +106,8 @@ class Mirrors:
                 self.update(static)
 
     def on_pod_list(self, uids: Collection[str]) -> None:
-        """Recreate the mirror pods that are missing in a LIST of pods with these UIDs."""
+        """Recreate the mirror pods that are missing in a LIST. ``uids`` has the UIDs of all pods in
+        this LIST."""
         for mirror in list(self._mirrors.values()):
             if mirror.uid and mirror.uid not in uids:
                 self.deleted(mirror.uid)

@@ -76,7 +76,8 @@ class PodState:
     needs_start: bool = False
     """True if a container of the pod failed to start."""
     resize_summary: str | None = None
-    """Resources of the pod as text, for events about a resize; None if the pod was not changed."""
+    """Resources of the pod as text, for events about a resize. None until a resize is requested or
+    an ephemeral container is added."""
     has_resize_conditions: bool = False
     """True if the pod's status on the API server can have conditions about a resize."""
     generation: int = 0
@@ -87,14 +88,16 @@ class PodState:
     """Hash of the status that was written last."""
     # None instead of an empty dict saves 64 bytes per pod.
     timed: dict[str, float | None] | None = None
-    """Start times of the containers for whose exit a timer is set, by container."""
+    """Start times of the containers for which an exit timer is set. The keys are container names.
+    None before the first timer."""
     # Guarded by ``PodManager.lock``. The stage can be read without it.
     is_queued: bool = False
     """True if a write of the status is in the work queue."""
     needs_reconcile: bool = False
     """True if another client can have changed the status."""
     holds: int = 0
-    """Number of ``held`` blocks that are running. While it is above 0, no write is queued."""
+    """Number of running ``with`` blocks of the method ``held``. While it is above 0, no write is
+    queued."""
     stage: Stage = Stage.NEW
 
     @classmethod
@@ -129,8 +132,8 @@ class PodState:
         return ObjectReference("Pod", self.name, self.uid, self.namespace)
 
     def note(self, object_: Mapping[str, Any]) -> None:
-        """Store what this Pod object says about the generation, the time of binding, and the
-        conditions of readiness gates and resizes."""
+        """Store values of this Pod object: the generation, the time of binding, the conditions in
+        readiness gates, and whether conditions about a resize exist."""
         self.generation = object_["metadata"].get("generation") or 0
         self.note_conditions((object_.get("status") or {}).get("conditions") or ())
         for condition in (object_.get("status") or {}).get("conditions") or ():
@@ -150,8 +153,9 @@ class PodState:
     def is_own_write(self, object_: JsonObject) -> bool:
         """True if a Pod object has the resource version that this node's last write returned.
 
-        Always False for an object that is marked for deletion. A write that changes nothing returns
-        the version of another client's write, which can be the deletion.
+        Always False for an object that is marked for deletion, even if the version is the same. If
+        the node's last write changed nothing, the API server returned the version that the pod
+        already had. This version can be that of another client's deletion.
         """
         metadata = object_["metadata"]
         same = bool(self.version) and metadata.get("resourceVersion") == self.version

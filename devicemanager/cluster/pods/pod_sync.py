@@ -13,8 +13,8 @@ Out: calls to the kubelet, and writes of the status manager.
 Two queues keep the order. Code in one queue never waits for the other queue:
 * Decisions (admit, start, stop, remove) run in the sync loop: one at a time per node, in the
   order in which the events arrived.
-* Writes run in the work queue, under the pod's UID as key: one at a time per pod, and in parallel
-  for several pods and nodes.
+* Writes run in the work queue: one at a time for each pod, because its UID is their key, and in
+  parallel for several pods and nodes.
 
 Invariants:
 * Handlers (``on_...``) only queue work, because callers hold locks and must not be blocked.
@@ -33,8 +33,8 @@ Cases in which the order matters:
   the kubelet free the devices of pods that are not in the list.
 * An event of our own write. A status patch causes a MODIFIED event. The event is recognized by its
   resource version and dropped before it is queued (``PodState.is_own_write``).
-* A deletion while there is no watch. There is no event for it, so pods that are missing from a
-  relist are removed.
+* A deletion while no watch is open. It causes no event, so pods that are missing from a relist are
+  removed.
 * A restart of the kubelet during a decision. The sync loop gets ``RequestError`` and retries.
 * A pod that the API server does not have. It is a static pod, for which ``Mirrors`` creates a
   mirror pod after the first list. Before the first list, it can be a pod that is not listed yet.

@@ -23,8 +23,8 @@ _DONE: Final = {
 
 
 def resize_summary(spec: Mapping[str, Any]) -> str:
-    """Return the resources of a pod's containers and init containers, as JSON text like in the
-    kubelet's events."""
+    """Return the resources of a pod's containers and init containers as JSON text. The kubelet's
+    events about resizes have the same format."""
     found = {}
     for field in ("initContainers", "containers"):
         if spec.get(field):
@@ -48,10 +48,11 @@ class ResizeEvents:
         self._loop = loop
 
     def on_event(self, pod: PodState, kind: EventKind) -> None:
-        """Write the Kubernetes event about a resize of a pod, if kubelets of this version do.
+        """Write the Kubernetes event about a resize of a pod. If a delayed resize starts, also set
+        its timer.
 
-        ``kind`` is RESIZE_STARTED, RESIZE_PENDING or RESIZE_COMPLETED. Also set the timer of a
-        delayed resize that starts. Must be called in the sync loop.
+        Write no event if real kubelets of the node's version write none. ``kind`` is
+        RESIZE_STARTED, RESIZE_PENDING or RESIZE_COMPLETED. Must be called in the sync loop.
         """
         delay = pod.behaviour.resize_delay
         if kind is EventKind.RESIZE_STARTED and delay > 0:

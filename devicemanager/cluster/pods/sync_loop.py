@@ -2,7 +2,7 @@
 v1.32).
 
 The kubelet runs this loop on a goroutine. A process with thousands of nodes cannot have a thread
-for each node. So the loop runs in the work queue, with the node's name as key.
+for each node. So the loop runs on the threads of the work queue, which all nodes share.
 """
 
 from __future__ import annotations

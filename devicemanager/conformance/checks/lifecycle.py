@@ -152,9 +152,10 @@ _LIMITED = (
 
 
 def limited_inotify(instances: int) -> tuple[str, ...]:
-    """Return the words to put before a command to limit its inotify instances to ``instances``.
+    """Return the start of a command line that limits a program to ``instances`` inotify instances.
 
-    The command runs in a new user namespace, so other processes are not affected.
+    The program and its arguments follow this start. The program runs in a new user namespace, so
+    processes outside of it are not affected.
     """
     return (sys.executable, "-c", _LIMITED, str(instances))
 

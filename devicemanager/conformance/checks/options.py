@@ -1,4 +1,4 @@
-"""Checks of family O: the options that a plugin reports, and the calls that they announce."""
+"""Checks of family O: the reported options, and the calls that these options announce."""
 
 from __future__ import annotations
 

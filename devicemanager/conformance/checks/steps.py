@@ -33,7 +33,7 @@ __all__ = [
 UNKNOWN_ID = "no-such-device"
 
 Devices: TypeAlias = Mapping[str, Mapping[str, str]]
-"""Health of devices, by resource and device ID."""
+"""Mapping from resource to a mapping from device ID to the health of the device."""
 
 
 @contextlib.contextmanager
@@ -92,16 +92,16 @@ def assume_new_list(run: CheckRun, resource: str | None = None) -> dp.ListAndWat
 
 
 NO_HOT_PLUG = "a device that is added is not used until the plugin restarts"
-"""Symptom of a plugin that lists no added devices."""
+"""Symptom of a plugin that does not report devices that are added while it runs."""
 REMOVED_STAY = "removed devices stay on the node"
 """Symptom of a plugin that keeps removed devices in its list as healthy."""
 
 
 def check_sent(run: CheckRun, since: Mark, after: str, symptom: str) -> None:
-    """Raise Failed if the plugin has sent no device list since the mark.
+    """Raise Failed if the plugin has sent no device list since the mark ``since``.
 
-    Take the mark ``since`` before a change of devices. The text of the error names ``after``: the
-    change, such as "add-device".
+    A check takes the mark, and then changes devices. The error text ends with the argument
+    ``after``, a name of the change such as "add-device".
 
     A plugin that reports no changes at all also fails check W07. If W07 fails in the same run, the
     runner changes the outcome of this check to skipped, with a reference to W07. Otherwise this
@@ -136,11 +136,11 @@ def devices_by_resource(run: CheckRun) -> Devices:
 
 
 def check_same_devices(run: CheckRun, before: Devices, *, health: bool = True) -> None:
-    """Raise Failed if device IDs have changed since ``before``. If ``health`` is true, also compare
-    the health of devices.
+    """Raise Failed if the current device IDs differ from those in ``before``. If ``health`` is
+    true, also compare the health of devices.
 
     The first list after a start may be empty or incomplete. Therefore the function first waits up
-    to ``refresh_seconds`` for equal devices.
+    to ``refresh_seconds`` for the devices in ``before``.
     """
 
     def is_same() -> bool:

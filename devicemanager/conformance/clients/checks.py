@@ -29,7 +29,8 @@ _BY_CHECK = "by the conformance check"
 _STEPS = 3
 """Number of consecutive steps that count as a leak if each step adds descriptors."""
 _SAMPLES, _SAMPLE_SECONDS = 5, 0.05
-"""Number of samples of the resource use, and the seconds after each of them."""
+"""Number of measurements of the client's resource use that are made in a row, and the pause in
+seconds after each measurement."""
 _RATE_LIMIT = "rejected by rate limit"
 _TOO_LARGE = ("larger than max", "message length too large", "message too large")
 """Parts of the errors of gRPC libraries for a message over their limit."""

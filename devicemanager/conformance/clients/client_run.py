@@ -5,8 +5,8 @@ returns, and waits for further calls. If the client makes no further call, it ha
 and the wait raises ``Failed``. So the function of a check only describes the good case.
 
 A client queries at its own interval, or when its metrics page is read. Therefore a check never
-demands a call at once: it waits for ``patience`` seconds, which C01 derives from the client's
-interval.
+demands a call at once. It waits for up to ``patience`` seconds, a time that depends on the client's
+interval. The first check, C01, measures this interval.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class ClientRun:
     def start(self, *, is_set_up: bool = True) -> None:
         """Start the kubelet and the client, and wait for its first call. Raises Failed.
 
-        If ``is_set_up`` is true, also wait until the client has repeated a call. Clients make other
-        calls at their start, and may exit if one of them fails.
+        If ``is_set_up`` is true, also wait until the client has repeated a call. Before that, a
+        client may make calls that it makes only once, and may exit if one of them fails.
         """
         self.step("serve PodResources")
         self.kubelet.start()
@@ -215,17 +215,17 @@ class ClientRun:
         return []
 
     def check_running(self, after: str) -> None:
-        """Raise Failed if the client has exited. The text of the error names ``after``: what
-        happened before, such as "its start"."""
+        """Raise Failed if the client has exited. The error text contains the argument ``after``,
+        the name of the latest event, such as "its start"."""
         if not self.process.is_running:
             raise Failed(f"the client exited after {after}: {self.process.exit_text()}")
 
     def rate(self, since: int, begin: float, scrapes: int) -> tuple[float, int]:
-        """Return the calls per second since the time ``begin``, and the number of all calls since
-        the mark ``since``.
+        """Return the client's calls per second, and the number of its calls, since a moment.
 
-        ``scrapes`` is the value of the property ``scrapes`` at ``begin``. The rate does not include
-        calls that the client may make when its metrics page is read.
+        The arguments describe the moment: ``since`` is its mark, ``begin`` its monotonic time, and
+        ``scrapes`` the value that the property ``scrapes`` had. The rate does not include calls
+        that the client may make when its metrics page is read. The number includes them.
         """
         count = self.kubelet.mark() - since
         free = (self.scrapes - scrapes) * self.limits.calls_per_scrape

@@ -1,8 +1,8 @@
 """Run checks on a client and collect their verdicts.
 
-C01 runs first, because it measures the client's interval. If C01 fails, all other checks are
-skipped, because they would fail for the same reason. The remaining checks run in parallel, each on
-its own scripted kubelet with its own client.
+Check C01 runs first, because it measures the interval at which the client queries. If C01 fails,
+all further checks are skipped, because they would fail for the same reason. Otherwise, they run in
+parallel, each on its own scripted kubelet with its own client.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ def run_client_checks(
     """Run checks on a PodResources client and return the report.
 
     Up to ``jobs`` clients run in parallel. If the metrics URL has a fixed port, only one client
-    runs at a time. ``reproduce`` returns the command that repeats a check, for its verdict. To end
-    the run early, close ``runs`` on another thread.
+    runs at a time. ``reproduce`` is called with a check, and returns the command that repeats it;
+    the verdict of the check has this command. To end the run early, close ``runs`` on another
+    thread.
 
     Raises CheckError if the client's command does not exist.
     """

@@ -148,8 +148,8 @@ def odd_ids(resources: Sequence[str]) -> Content:
 
 
 def huge(resources: Sequence[str], size: int) -> Content:
-    """Return 110 pods, the kubelet's default maximum, whose response has at least ``size``
-    bytes."""
+    """Return 110 pods, the kubelet's default maximum. A response with these pods has at least
+    ``size`` bytes."""
     pods_count = 110
     # Each entry has the ID and the resource's name.
     entry = 64 + len(resources[0])

@@ -63,7 +63,7 @@ class ClientCall:
     details: str = ""
     """Error text of a failed call."""
     hangs: bool = False
-    """True if the call gets no response."""
+    """True if the kubelet sends no response to the call on purpose (``ScriptedKubelet.hang``)."""
 
     def __str__(self) -> str:
         code = "in progress" if self.code is None else self.code
@@ -94,7 +94,8 @@ class ScriptedKubelet:
         )
         self._methods = {method.path: method for method in self._service.methods()}
         self._shown: Mapping[str, Method] = self._methods
-        """Methods that return the present content, by path."""
+        """Mapping from the gRPC path of a method to the method. The methods return the present
+        content."""
         self._lock = threading.Lock()
         self._running: RunningServer | None = None
         self._calls: list[ClientCall] = []

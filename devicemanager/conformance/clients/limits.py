@@ -18,43 +18,46 @@ class ClientLimits:
     """
 
     start_seconds: float = limit(30.0)
-    """Time from the client's start to its first call (C01)."""
+    """Time from the client's start to its first call (check C01)."""
     # Many clients query once a minute.
     call_seconds: float = limit(70.0)
-    """Maximum time between two equal calls (C01), and maximum time that a check waits for a call.
-    Also the maximum time until the metrics page shows other pods (C22, C23)."""
+    """Maximum time between two equal calls (check C01), and maximum time that a check waits for a
+    call. Also the maximum time until the metrics page shows changed pods (checks C22 and C23)."""
     least_wait_seconds: float = limit(15.0)
     """Minimum time that a check waits for a call. For a client that calls rarely, the check waits
     longer, up to ``call_seconds``."""
     calls: int = limit(2)
     """Number of calls that a client must make after an unusual response."""
     away_seconds: float = limit(3.0)
-    """Time during which the kubelet's socket does not exist (C02, C03)."""
+    """Time during which the kubelet's socket does not exist (checks C02 and C03)."""
     restarts: int = limit(5)
-    """Number of kubelet restarts in a row (C04)."""
+    """Number of kubelet restarts in a row (check C04)."""
     huge_bytes: int = limit(5 << 20)
-    """Size of a huge response (C06). gRPC receives up to 4 MiB by default, and Kubernetes' own
-    clients set 16 MiB."""
+    """Size of a huge response (check C06). gRPC receives up to 4 MiB by default, and Kubernetes'
+    own clients set 16 MiB."""
     # The kubelet accepts 100 calls per second of all clients together.
     failed_calls_per_second: float = limit(10.0)
-    """Maximum rate of calls while all calls fail (C13, C14)."""
+    """Maximum rate of calls while all calls fail (checks C13 and C14)."""
     calls_per_second: float = limit(2.0)
-    """Maximum rate of calls in normal operation, in addition to ``calls_per_scrape`` (C18)."""
+    """Maximum rate of calls in normal operation, in addition to ``calls_per_scrape`` (check
+    C18)."""
     calls_per_scrape: int = limit(5)
-    """Number of calls that a client may make each time its metrics page is read (C13, C14, C18)."""
+    """Number of calls that a client may make each time its metrics page is read (checks C13, C14
+    and C18)."""
     rate_seconds: float = limit(5.0)
-    """Time in which calls are counted (C13, C14, C18)."""
+    """Time in which calls are counted (checks C13, C14 and C18)."""
     deadline_seconds: float = limit(30.0)
-    """Time after which a client must have cancelled a call without a response (C15)."""
+    """Time after which a client must have cancelled a call without a response (check C15)."""
     leak_calls: int = limit(4)
-    """Number of calls between two measurements of the client's resource use (C19)."""
+    """Number of calls between two measurements of the client's resource use (check C19)."""
     extra_descriptors: int = limit(2)
-    """Number of file descriptors by which a client may exceed the previous measurement (C04,
-    C19)."""
+    """Number of file descriptors by which a client may exceed the previous measurement (checks
+    C04 and C19)."""
     extra_threads: int = limit(4)
-    """Number of threads by which a client may exceed the previous measurement (C04, C19)."""
+    """Number of threads by which a client may exceed the previous measurement (checks C04
+    and C19)."""
     stop_seconds: float = limit(10.0)
-    """Time from SIGTERM to the exit of the process (C20)."""
+    """Time from SIGTERM to the exit of the process (check C20)."""
     scrape_seconds: float = limit(1.0)
     """Time between two reads of the metrics page."""
     page_seconds: float = limit(10.0)

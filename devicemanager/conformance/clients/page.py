@@ -17,7 +17,7 @@ from devicemanager.conformance.outcomes import Failed, Skipped
 __all__ = ["ABOUT_THE_PROGRAM", "Page", "Samples", "Scraper", "parsed"]
 
 Samples = dict[str, float]
-"""Value of each sample, by the sample's name and labels as text."""
+"""Mapping from the name and labels of a sample, as text, to its value."""
 
 ABOUT_THE_PROGRAM = ("dotnet_", "go_", "jvm_", "nodejs_", "process_", "promhttp_", "python_")
 """Prefixes of the names of samples that the client libraries of Prometheus add. These samples are

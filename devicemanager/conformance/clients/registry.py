@@ -1,4 +1,4 @@
-"""Definition of a check of clients: a row of ``checks.toml`` joined with its function."""
+"""Definition of a check of PodResources clients: a row of ``checks.toml`` and its function."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def _rows() -> Mapping[str, Mapping[str, Any]]:
 
 
 def client_check_ids() -> tuple[str, ...]:
-    """Return the IDs of the checks of clients in the order of ``checks.toml``."""
+    """Return the IDs of the checks of PodResources clients, in the order of ``checks.toml``."""
     return tuple(_rows())

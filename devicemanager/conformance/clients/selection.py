@@ -1,4 +1,4 @@
-"""All checks of clients, and a selection of them."""
+"""Get all checks of PodResources clients, or some of them by ID."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["client_checks", "select_client_checks"]
 
 
 def client_checks() -> tuple[Check, ...]:
-    """Return all checks of clients, sorted by number."""
+    """Return all checks of PodResources clients, sorted by number."""
     return tuple(getattr(checks, id_.lower()) for id_ in client_check_ids())
 
 
 def select_client_checks(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
-    """Return the checks of clients in ``only`` (all by default), without those in ``skip``.
+    """Return the checks of PodResources clients that are in ``only`` and not in ``skip``.
 
-    Both arguments contain IDs of checks, such as C01, or the letter C for all checks. Raises
-    CheckError for any other name.
+    If ``only`` is empty, return all checks that are not in ``skip``. Both arguments contain IDs of
+    checks, such as C01, or the letter C for all checks. Raises CheckError for any other name.
     """
     every, chosen, left_out = client_checks(), set(only), set(skip)
     for name in chosen | left_out:

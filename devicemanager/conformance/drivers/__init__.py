@@ -3,14 +3,15 @@
 Theory of operation. Checks of drivers use the code of ``devicemanager.conformance``: runner, hooks,
 waivers, reports. What differs is in ``suite``: the families of checks, the stage and the run.
 
-In:  a ``DriverUnderTest`` (command, environment, hooks, options), and the arguments of ``run``.
-Out: a ``Report``, as for plugins. ``resources`` has the name of the driver.
+In:  a ``DriverUnderTest`` (command, environment, hooks, options), and the arguments of
+     ``conformance.run``.
+Out: a ``Report``, as for plugins. Its field ``resources`` has the name of the driver.
 
 * ``stage`` has a mock kubelet, an API server with a Node, and the driver's processes. Drivers find
   kubelet and API server by environment variables, by placeholders, or in a private mount namespace.
 * ``checks.toml`` has one row per check, and ``checks`` their functions, one module per family.
-* ``run`` has what the functions use: claims on published devices (``claims``), calls of the driver
-  (``client``), waits, CDI directories (``cdi``).
+* The module ``run`` has what the functions use: claims on published devices (``claims``), calls of
+  the driver (``client``), waits, CDI directories (``cdi``).
 * ``recognition`` decides whether a program is a plugin or a driver, by what it registers.
 
 Invariants:

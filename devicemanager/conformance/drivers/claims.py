@@ -1,7 +1,8 @@
 """Create ResourceClaims for checks, with devices that the driver has published.
 
-The scheduler's allocator chooses the devices, so the driver gets allocations with valid counters,
-shared devices and capacities. All functions are pure: equal arguments lead to equal values.
+The scheduler's allocator chooses the devices. So it observes the counters and capacities of the
+devices, and shares only devices that can be shared. All functions are pure: equal arguments lead to
+equal values.
 """
 
 from __future__ import annotations

@@ -34,8 +34,10 @@ CLAIM_SERVICES: Mapping[str, tuple[str, str]] = {
         dra_v1beta1_grpc.NODE_UNPREPARE_RESOURCES,
     ),
 }
-"""gRPC paths of NodePrepareResources and NodeUnprepareResources, by the name of the service in the
-driver's supported_versions."""
+"""gRPC paths of NodePrepareResources and NodeUnprepareResources, for each version of the service.
+
+The key is the name that a driver reports in ``PluginInfo.supported_versions``.
+"""
 HEALTH_SERVICES: Mapping[str, str] = {
     "v1.DRAResourceHealth": drahealth_v1_grpc.NODE_WATCH_RESOURCES,
     "v1alpha1.DRAResourceHealth": drahealth_v1alpha1_grpc.NODE_WATCH_RESOURCES,

@@ -1,4 +1,4 @@
-"""Checks of drivers: a row of ``checks.toml`` joined with its function."""
+"""Definition of a check of drivers: a row of ``checks.toml`` joined with its function."""
 
 from __future__ import annotations
 

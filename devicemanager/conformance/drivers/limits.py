@@ -22,11 +22,11 @@ class DriverLimits(Limits):
     such as DC20 are the IDs of checks."""
 
     publish_seconds: float = limit(30.0)
-    """Time from the driver's start to its complete ResourceSlices."""
+    """Maximum time from the driver's start until its ResourceSlices are complete."""
     # Controllers of the Go library compare slices again 60 s after their last write.
     repair_seconds: float = limit(120.0)
-    """Time until the driver's ResourceSlices are complete after an event, such as their deletion
-    (DR06, DS04 to DS08)."""
+    """Maximum time until the driver's ResourceSlices are complete after an event, such as their
+    deletion (DR06, DS04 to DS08)."""
     # The kubelet's deadline (pkg/kubelet/cm/dra/plugin/dra_plugin.go, v1.36).
     call_seconds: float = limit(45.0)
     """Deadline of NodePrepareResources and NodeUnprepareResources."""
@@ -42,12 +42,12 @@ class DriverLimits(Limits):
     """Number of times that the driver is killed during NodePrepareResources (DK05)."""
     # terminationGracePeriodSeconds of a pod by default.
     grace_seconds: float = limit(30.0)
-    """Time from SIGTERM to the exit of the driver."""
+    """Maximum time from SIGTERM to the exit of the driver."""
     early_stops: int = limit(3)
     """Number of times that the driver is stopped during its start (DL03)."""
     health_seconds: float = limit(15.0)
-    """Time from the opening of a health stream to its first report."""
+    """Maximum time from the opening of a health stream to its first report."""
     # The kubelet's default timeout of a report (pkg/kubelet/cm/dra/claiminfo.go, v1.36).
     health_repeat_seconds: float = limit(30.0)
-    """Maximum time from a device change to the health report that shows it (DH05), and default
-    timeout of a report (DH03)."""
+    """Maximum time from a device change to the health report that shows it (DH05); also the timeout
+    of a device whose report sets no timeout (DH03)."""

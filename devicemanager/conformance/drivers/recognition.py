@@ -26,8 +26,9 @@ def is_driver(
     """True if the program is a DRA driver.
 
     The first case that applies decides:
-    1. The command or environment has a placeholder of drivers: True.
-    2. ``plugin`` has resources, NUMA nodes or a CDI directory, which drivers do not get: False.
+    1. The command or environment has a placeholder that only drivers have: True.
+    2. ``plugin`` has resources, NUMA nodes or a CDI directory: False. These options are only for
+       plugins.
     3. All other programs are started once: True if the program registers as a driver, False if it
        registers as a plugin or exits.
 

@@ -101,8 +101,8 @@ class DriverRun(SuiteRun):
         """Wait until the kubelet has registered the driver and is connected to it. Return the
         seconds that this took.
 
-        Raises Failed after ``seconds`` or if the driver exits. The text of the error names
-        ``after``: the event before the wait, such as "its start".
+        Raises Failed after ``seconds`` or if the driver exits. ``after`` is a part of the error's
+        text, such as "its start" in "the driver exited after its start".
         """
 
         def is_registered() -> bool:
@@ -142,7 +142,7 @@ class DriverRun(SuiteRun):
         return [each for each in self.kubelet.dra_status().drivers if each.driver == self.driver]
 
     def instance(self) -> DriverInstance:
-        """Return the newest registered instance. Raises Failed if there is none."""
+        """Return the newest registered instance. Raises Failed if the driver is not registered."""
         found = self.instances()
         if not found:
             raise Failed(f"the driver {self.driver} is not registered")
@@ -206,10 +206,12 @@ class DriverRun(SuiteRun):
         return "" if pools else "there are no slices"
 
     def wait_devices(self) -> None:
-        """Wait until the driver has published as many devices as on an earlier stage.
+        """Wait until the driver has published as many devices as on an earlier stage, in complete
+        pools.
 
-        If that number is not known, wait until all its pools are complete, and nothing has changed
-        for ``settle_seconds``. After ``publish_seconds``, return in any case.
+        If the number of devices is not known, wait until the driver has published devices, all
+        pools are complete, and no object has changed for ``settle_seconds``. After
+        ``publish_seconds``, return in any case.
         """
         wanted = self.stage.device_counts.get(self.driver)
         if wanted is not None:
@@ -235,8 +237,8 @@ class DriverRun(SuiteRun):
         """Wait until the slices of all published pools are complete. Return the seconds that this
         took.
 
-        Raises Failed after ``repair_seconds`` or if the driver exits. The text of the error names
-        ``after``: the event before the wait, such as "the driver's restart".
+        Raises Failed after ``repair_seconds`` or if the driver exits. ``after`` is a part of the
+        error's text, such as "its restart" in "the driver exited after its restart".
         """
         took = self.until(
             lambda: self.plugin.has_exited or not self.incomplete(), self.limits.repair_seconds
@@ -307,7 +309,7 @@ class DriverRun(SuiteRun):
         return f"claim-{self.api.version}-{self._created}"
 
     def load(self, claim: Mapping[str, Any]) -> ClaimObject:
-        """Create a claim with its status, and return the stored claim."""
+        """Store a claim with its status in the API server, and return the stored claim."""
         stored = self.api.load(dict(claim))
         self.step(f"create claim {stored['metadata']['name']}, UID {stored['metadata']['uid']}")
         return stored

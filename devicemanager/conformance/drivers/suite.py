@@ -1,4 +1,4 @@
-"""The checks of DRA drivers, for the runner."""
+"""The suite of DRA drivers: their checks, and the classes that run these checks."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ def fold(
     """Iterate over lines. For a line or block of lines that repeats, yield it once, and then one
     text with the number of repetitions.
 
-    Lines are equal if they differ only in numbers. Fewer than ``least`` repetitions are not folded.
+    Lines that differ only in numbers count as equal. A line or block is folded if it repeats at
+    least ``least`` times.
     """
     keys = [_NUMBER.sub("#", text(line)) for line in lines]
     place = 0

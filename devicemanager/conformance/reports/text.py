@@ -182,9 +182,9 @@ _SVG = """\
 def render_badge(report: Report) -> str:
     """Return an SVG image with the passed profile: ``core``, ``resilient`` or ``complete``.
 
-    If no profile is passed, the image says ``failing`` if a check of ``core`` has failed, and
-    ``incomplete`` otherwise. The title of the image contains ``Report.profile_text``, which
-    has the reason. A browser shows the title as a tooltip.
+    If the plugin passes no profile, the image says ``failing`` or ``incomplete``: ``failing`` means
+    that a check of ``core`` has failed. The title of the image contains ``Report.profile_text``,
+    which has the reason. A browser shows the title as a tooltip.
     """
     name = _badge_name(report)
     right = 14 + 7 * len(name)  # a character is 7 pixels wide

@@ -15,7 +15,7 @@ called, and device lists are read again after every response.
 
 Invariants:
 
-* No device is chosen that another pod uses (except with quirk Q25).
+* A device that another pod uses is not chosen (except with quirk Q25).
 * Nothing is committed here: the caller commits the draft when the whole pod is allocated.
 * A failed admission leaves no devices in use (except with quirk Q4 or after an interrupt).
 
@@ -39,9 +39,9 @@ Devices of an ordinary init container join a pool. Later containers take from th
 App containers and sidecars remove their devices from the pool (``_update_reusable``). CPUs and
 memory are allocated after the devices.
 
-Failures (``all_or_nothing``): plugin and request errors become ``Rejected``, and all devices
-are freed. An interrupt such as Ctrl-C can stop the generator in the middle of a change. Then
-nothing is freed here, and the caller must call ``Ledger.withdraw`` with the draft.
+Failures (``all_or_nothing``): plugin and request errors become ``Rejected``, and the devices of the
+pod's draft are freed. An interrupt such as Ctrl-C can stop the generator in the middle of a change.
+Then nothing is freed here, and the caller must call ``Ledger.withdraw`` with the draft.
 
 The module needs no gRPC and no threads, so the kubelet, replays and tests run the same code.
 Follows ``Allocate`` and ``allocateContainerResources`` (manager.go, v1.32).
@@ -92,8 +92,8 @@ _RULES = Rules()
 _NO_NODES = TopologyPolicy(NumaTopology.up_to(0))
 
 Affinities = dict[ContainerName, Hint]
-"""Topology affinity of each container, by container name. The mask of the hint is the set of NUMA
-nodes; None means that the container has no affinity."""
+"""Hint with the topology affinity of each container, by container name. The hint's mask is the set
+of NUMA nodes; a mask of None means that the container has no affinity."""
 
 
 class NoContainerResponse(AllocationError):
@@ -169,12 +169,12 @@ class PodAllocation:
     reusable: Reusable = attrs.field(factory=dict)
     steps: list[Step] = attrs.field(factory=list)
     known_before: tuple[ContainerName, frozenset[ResourceName]] | None = None
-    """Result of ``note_known``: the name of the first container that requests devices, and its
-    known resources. None without quirk Q10."""
+    """Name of the first container that requests devices, and those of its requested resources that
+    were registered or in use at ``note_known``. None without quirk Q10."""
     used_providers: bool = False
     """True once a hint provider has allocated CPUs or memory to the pod."""
     placed: bool = False
-    """True while ``node`` counts the pod's requests (``Node.place``)."""
+    """True while the sum of all requests on the node includes the pod (``Node.place``)."""
     policy: TopologyPolicy = attrs.field(default=_NO_NODES, kw_only=True)
     """The topology manager's policy when this allocation began."""
     rules: Rules = attrs.field(default=_RULES, kw_only=True)
@@ -203,12 +203,11 @@ class PodAllocation:
         }
 
     def note_known(self) -> None:
-        """Set ``known_before``: the first container that requests devices, and those of its
-        requested resources that are known now.
+        """Set ``known_before``: the first container that requests devices, and the resources of its
+        requests. A resource counts only if it is registered or one of its devices is in use.
 
-        The kubelet looks up these resources before it frees devices of ended pods. A resource is
-        known if it is registered or one of its devices is in use (``allocateContainerResources``,
-        v1.36).
+        The kubelet looks up these resources before it frees devices of ended pods
+        (``allocateContainerResources``, v1.36).
         """
         for container, _ in self.pod.all_containers():
             if requests := self.requests(container):
@@ -433,7 +432,7 @@ def check_listed(devices: DeviceList, ids: Set[DeviceId]) -> None:
 def by_numa_node(
     devices: DeviceList, ids: frozenset[DeviceId], no_topology_node: int = WITHOUT_TOPOLOGY
 ) -> DevicesPerNuma:
-    """Return the device IDs by NUMA node ID; both are sorted.
+    """Return the device IDs by NUMA node ID. The node IDs and the device IDs are sorted.
 
     Devices without topology are under ``no_topology_node``.
     """

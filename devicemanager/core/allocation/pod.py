@@ -69,8 +69,8 @@ class DeviceHintProvider:
 
     policy: TopologyPolicy
     grows: bool = False
-    """True if the machine's NUMA nodes are unknown. Then the nodes that devices name are added to
-    the topology."""
+    """True if the machine's NUMA nodes are unknown. Then the NUMA nodes of devices are added to the
+    topology."""
     over_device_nodes: bool = False
     """True if hints name only nodes that have devices of the resource (since v1.36)."""
     empty_topology_aligns: bool = False

@@ -94,7 +94,7 @@ class Partition(NamedTuple):
 
 
 def partition(devices: DeviceList, available: int, affinity: int | None) -> Partition:
-    """Split the set of available devices by an affinity, a set of NUMA nodes
+    """Split the set of available devices by ``affinity``, which is a set of NUMA nodes
     (``filterByAffinity``, v1.32).
 
     A device on several nodes is aligned if any of its nodes is in the affinity. Without an

@@ -44,7 +44,8 @@ class Node:
     """
 
     claims: Mapping[ClaimKey, ResourceClaim]
-    """The claims that the kubelet can read without a request to the API server, by key."""
+    """The claims that the kubelet can read without a request to the API server, by namespace and
+    name."""
     pods: Sequence[PodClaims]
     attempts: Mapping[str, Attempt]
     """The last attempt to prepare or unprepare claims, by the UID of each pod in ``pods``."""

@@ -34,8 +34,8 @@ class _Use(NamedTuple):
 
     claim: str
     request: str | None
-    """Name of the request; empty for all requests. None means that the claim must exist, but the
-    container gets no devices of it."""
+    """Name of the request in the claim; empty for all requests. None means that the claim must
+    exist, but the container gets no devices of the claim."""
     extended: bool = False
     """True for the claim of the pod's extended resources."""
 
@@ -77,8 +77,8 @@ def container_cdi(
     A CDI device can occur more than once. The function does not check whether the claims are
     prepared.
 
-    Raises DraError for a claim that is not in the cache, and for a claim of the pod that does not
-    exist yet.
+    Raises DraError if a claim of the container is not in the cache, or if one of the pod's claims
+    does not exist yet.
     """
 
     wording = rules.wording
@@ -149,14 +149,17 @@ def _listed(claim: ClaimInfo, rules: DraRules) -> ClaimDevices:
 def claims_status(
     pod: PodClaims, cache: ClaimCache, health: HealthCache, rules: DraRules, now: float
 ) -> Mapping[str, Mapping[str, Sequence[ClaimDeviceHealth]]]:
-    """Return the part of ``allocatedResourcesStatus`` that is about claims, by container
-    (``UpdateAllocatedResourcesStatus``).
+    """Return the part of ``allocatedResourcesStatus`` that is about claims
+    (``UpdateAllocatedResourcesStatus``): for each container name, the container's entries.
 
-    The inner keys are ``claim:<name>`` or ``claim:<name>/<request>``; the values have the health of
-    the devices. Init containers and claims of extended resources are omitted. ``resource_id`` of a
-    device is the name of its first CDI device or, without one, ``<driver>/<pool>/<device>``. If
-    several devices under one key have the same ``resource_id``, only the first is listed. The
-    result is empty if the kubelet does not watch health.
+    The entries of a container are a mapping. Its keys are ``claim:<name>`` or
+    ``claim:<name>/<request>``; its values have the health of the devices. Init containers and
+    claims of extended resources are omitted. The result is empty if the kubelet does not watch
+    health.
+
+    ``resource_id`` of a device is the name of its first CDI device or, without one,
+    ``<driver>/<pool>/<device>``. If several devices under one key have the same ``resource_id``,
+    only the first is listed.
     """
     found: dict[str, dict[str, Sequence[ClaimDeviceHealth]]] = {}
     if not rules.behaviour.dra_health:

@@ -34,7 +34,7 @@ Fetched = ResourceClaim | str
 
 @attrs.frozen
 class Attempt:
-    """The last attempt to create or remove the sandbox of a pod."""
+    """The last attempt to prepare or unprepare the claims of a pod."""
 
     has_sandbox: bool
     error: str = ""
@@ -151,8 +151,9 @@ def is_kept(held: ClaimInfo, uid: str) -> bool:
     """True if the claim of a pod with a sandbox was prepared before the kubelet restarted.
 
     The kubelet called NodePrepareResources before it created the sandbox (``SyncPod``,
-    pkg/kubelet/kuberuntime, v1.34), and does not repeat the call. The pod keeps the devices in the
-    state file. The file does not say that a claim is prepared, so ``held.prepared`` is False.
+    pkg/kubelet/kuberuntime, v1.34), and does not repeat the call. The pod keeps its devices, which
+    are in the state file. The file does not say that a claim is prepared, so ``held.prepared`` is
+    False.
     """
     return uid in held.pods and not held.prepared and not held.unpreparing
 

@@ -81,10 +81,12 @@ class Wording:
     no_driver_name: str = DRIVER_NAME_EMPTY
     prepare_driver: str = "{error}"
     """Message of the error if a driver has no registered instance when claims are prepared. The
-    placeholder ``error`` is the message of ``Drivers.lookup``; ``driver`` is optional."""
+    placeholder ``error`` is the text of the error that ``Drivers.lookup`` raises. The placeholder
+    ``driver`` is optional."""
     unprepare_driver: str = "{error}"
     """Message of the error if a driver has no registered instance when claims are unprepared. The
-    placeholder ``error`` is the message of ``Drivers.lookup``; ``driver`` is optional."""
+    placeholder ``error`` is the text of the error that ``Drivers.lookup`` raises. The placeholder
+    ``driver`` is optional."""
     call: str = "{method}: {error}"
     entry: str = "{method} failed for ResourceClaim {claim}: {error}"
     skipped: str = "{method} skipped {count} ResourceClaims"
@@ -105,7 +107,7 @@ class Wording:
         "in namespace {namespace}"
     )
     no_info_extended: str = no_info
-    """The text of ``no_info`` for the claim of a pod's extended resources."""
+    """Error for the claim of a pod's extended resources if this claim is not in the cache."""
     no_information: str = "unable to get information for ResourceClaim {claim}"
     """Error of PodResources for a claim that is not in the cache (``GetContainerClaimInfos``)."""
 

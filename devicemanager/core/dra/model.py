@@ -8,7 +8,7 @@ from typing import NamedTuple, NewType
 import attrs
 
 InstanceId = NewType("InstanceId", int)
-"""Number of one registration of a driver instance. Numbers are never reused."""
+"""Number that identifies one registration of a driver instance. It is never reused."""
 
 DriverName = str
 """Name of a driver, such as ``gpu.example.com``."""
@@ -32,8 +32,10 @@ class PodClaim(NamedTuple):
     claim: str | None = None
     """``resourceClaimName``: the name of the ResourceClaim; None if not set."""
     template: str | None = None
-    """``resourceClaimTemplateName``; None if not set. The name of the claim that is created from
-    the template is in ``PodClaims.statuses``."""
+    """``resourceClaimTemplateName``: the name of the ResourceClaimTemplate; None if not set.
+
+    ``PodClaims.statuses`` has the name of the claim that is created from the template.
+    """
 
 
 class ContainerClaim(NamedTuple):
@@ -42,11 +44,12 @@ class ContainerClaim(NamedTuple):
     name: str
     """Name of the entry in the pod's ``spec.resourceClaims`` (``PodClaim.name``)."""
     request: str = ""
-    """Request of the claim whose devices the container gets; empty for all requests."""
+    """Name of a request in the claim: the container gets only the devices of this request. If the
+    name is empty, the container gets the devices of all requests."""
 
 
 class RequestMapping(NamedTuple):
-    """An entry of ``status.extendedResourceClaimStatus.requestMappings``."""
+    """An entry of a pod's ``status.extendedResourceClaimStatus.requestMappings``."""
 
     container: str
     resource: str
@@ -83,9 +86,10 @@ class PodClaims:
     claims: tuple[PodClaim, ...] = ()
     """``spec.resourceClaims``, in order."""
     statuses: Mapping[str, str | None] = attrs.field(factory=dict)
-    """``status.resourceClaimStatuses``: names of claims from templates, by ``PodClaim.name``.
+    """``status.resourceClaimStatuses``: names of the claims created from templates, by
+    ``PodClaim.name``.
 
-    The name is None if the pod needs no claim for the entry.
+    None in place of a name means that the pod needs no claim for this ``PodClaim``.
     """
     extended: ExtendedClaim | None = None
     pod_group: str | None = None
@@ -110,7 +114,7 @@ class AllocationResult(NamedTuple):
     pool: str = ""
     device: str = ""
     skips: tuple[str, ...] = ()
-    """``skipNodeOperations``: the calls that the device does not need; ``*`` means all."""
+    """``skipNodeOperations``: RPCs of the driver that the device does not need; ``*`` means all."""
 
 
 @attrs.frozen
@@ -123,20 +127,21 @@ class ResourceClaim:
     results: tuple[AllocationResult, ...] | None = None
     """``status.allocation.devices.results``; None if the claim is not allocated."""
     reserved: tuple[str, ...] = ()
-    """UIDs in ``status.reservedFor``."""
+    """UIDs of the objects in ``status.reservedFor``, such as pods."""
     reserved_groups: tuple[str, ...] = ()
     """Names of PodGroups in ``status.reservedFor``."""
     owner: str | None = None
-    """UID of the Pod that is the controlling owner."""
+    """UID of the Pod that is the claim's controlling owner; None if the owner is not a Pod."""
     owner_group: str | None = None
-    """Name of the PodGroup that is the controlling owner."""
+    """Name of the PodGroup that is the claim's controlling owner; None if the owner is not a
+    PodGroup."""
 
 
 # Requests to drivers, and their responses.
 
 
 class ClaimRef(NamedTuple):
-    """A claim in a request to a driver."""
+    """Namespace, name and UID of a claim in a request to a driver."""
 
     namespace: str
     name: str
@@ -147,21 +152,23 @@ class ClaimRef(NamedTuple):
 class PreparedDevice:
     """A prepared device, in a driver's response and in the cache.
 
-    ``requests`` and ``cdi`` are None, like a nil slice in Go, in two cases: the driver's response
-    has no entries, or the state file has ``null``.
+    Like nil slices in Go, ``requests`` and ``cdi`` are None if the list is empty in the driver's
+    response or ``null`` in the state file.
     """
 
     pool: str
     device: str
     share_id: str | None = None
     requests: tuple[str, ...] | None = None
-    """Requests of the claim that the device serves; None or empty for all."""
+    """Names of the claim's requests that the device is for; None or empty for all requests."""
     cdi: tuple[str, ...] | None = None
     """CDI device names for containers."""
 
     def serves(self, request: str) -> bool:
-        """True if a container that names ``request`` gets the device. An empty ``request`` means
-        all requests of the claim."""
+        """True if a container that uses only the request ``request`` of the claim gets the device.
+
+        An empty ``request`` means that the container uses all requests.
+        """
         return not request or not self.requests or request in self.requests
 
 
@@ -191,9 +198,10 @@ class DriverState:
     """What the kubelet stores about one driver of a claim."""
 
     devices: tuple[PreparedDevice, ...] | None = None
-    """Prepared devices; None before the driver's first response."""
+    """Devices that the driver has prepared; None if it has not responded yet, or has prepared no
+    devices."""
     skips: tuple[str, ...] = ()
-    """Calls that no device of the driver needs, sorted; ``("*",)`` means all calls."""
+    """RPCs that no device of this driver needs for the claim, sorted; ``("*",)`` means all RPCs."""
 
     def skipped(self, operation: str) -> bool:
         """True if the driver is not called for ``operation``, such as NodePrepareResources."""

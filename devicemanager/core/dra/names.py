@@ -26,8 +26,8 @@ def claim_name(
 
     Returns None if the pod needs no claim for the entry. Raises DraError if the claim does not
     exist yet, or if the entry names neither a claim nor a template (``resourceclaim.Name``).
-    ``wording`` is the message of the DraError, with the placeholder ``error``. The default is the
-    message of a failed prepare.
+    ``wording`` is the message of the DraError, in which ``{error}`` stands for the cause. By
+    default, it is the message of a failed prepare.
     """
     wording = wording or rules.wording.prepare_name
     if claim.claim is not None:
@@ -46,8 +46,8 @@ def claim_names(pod: PodClaims, rules: DraRules, wording: str | None = None) -> 
     """Iterate over the names of all claims of the pod. The claim of the pod's extended resources is
     last.
 
-    Raises DraError at a claim that does not exist yet, and at an entry that names neither a claim
-    nor a template.
+    The iteration raises DraError when it reaches a claim that does not exist yet. It also raises
+    DraError for an entry of ``spec.resourceClaims`` that names neither a claim nor a template.
     """
     for claim in pod.claims:
         name = claim_name(pod, claim, rules, wording)

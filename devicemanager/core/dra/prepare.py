@@ -2,10 +2,10 @@
 
 The steps since v1.34:
 
-1. Validate all claims: name, fetch, owner, reservation, allocation, drivers. An error
-   here changes nothing.
-2. For each claim: add a reference to the pod, and write the state file. Even if
-   the kubelet is killed later, it then knows what to unprepare.
+1. Fetch all claims from the API server. Check the owner, the reservation, the allocation and
+   the drivers of each claim. An error here changes nothing.
+2. For each claim: add a reference to the pod, and write the state file. If the kubelet is
+   killed later, it knows after its restart which claims to unprepare.
 3. Call each driver once, with all claims that are not prepared. The first error ends this
    step. Nothing is rolled back. The next attempt calls every driver again.
 4. Mark the claims as prepared, and write the state file.
@@ -70,12 +70,13 @@ class _Valid:
     claim: ClaimInfo
     instances: tuple[Instance, ...]
     problem: DraError | None = None
-    """Error of a claim that is not allocated (before v1.34). It is raised if the claim is not in
-    the cache."""
+    """Error for a claim that is not allocated. It is raised only if the cache does not have the
+    claim. None for an allocated claim; from v1.34 on, always None."""
 
 
 def prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:
-    """Prepare all claims of the pod. The caller must carry out each yielded effect (``effects``).
+    """Prepare all claims of the pod. This is a generator: the caller must carry out each request
+    that it yields (``effects``).
 
     Raises DraError if a claim cannot be prepared. The kubelet then retries the pod later, except
     after PermanentDraError.
@@ -139,9 +140,9 @@ def _prepare_as(
 
 
 def write_state(cache: ClaimCache, wording: str) -> Steps:
-    """Yield the request to write the state file. If the write fails, raise DraError.
+    """Yield a request to the caller to write the state file. Raises DraError if the write fails.
 
-    ``wording`` is the message of the error, with the placeholder ``error``.
+    ``wording`` is the message of the DraError, in which ``{error}`` stands for the cause.
     """
     try:
         yield WriteState(cache.snapshot())

@@ -36,7 +36,7 @@ class ClaimState(StrEnum):
     """The drivers have prepared the claim. A restart of the kubelet does not change this state for
     running pods."""
     NOT_NEEDED = "not-needed"
-    """The pod needs no claim for this entry of ``spec.resourceClaims``."""
+    """The pod needs no ResourceClaim for the entry in its ``spec.resourceClaims``."""
     NOT_CREATED = "not-created"
     """The claim has not been created from its template yet."""
     NOT_FOUND = "not-found"
@@ -52,7 +52,7 @@ class ClaimState(StrEnum):
     OTHER_UID = "other-uid"
     """The kubelet's state still has an older claim with the same name and another UID."""
     UNPREPARING = "unpreparing"
-    """A driver still unprepares the claim for another pod."""
+    """A driver is still unpreparing the claim for another pod."""
     NOT_PREPARED = "not-prepared"
     """Nothing is missing, but the claim is not prepared yet."""
     PREPARE_FAILED = "prepare-failed"
@@ -84,7 +84,7 @@ class ClaimsExplanation:
     """``namespace/name``."""
     phase: str
     sandbox: bool
-    """True if the pod's sandbox was created. Then the pod's claims were prepared before."""
+    """True if the pod's sandbox was created. This happens only after the claims were prepared."""
     ending: bool
     """True if the pod terminates as soon as its claims are unprepared."""
     error: str = ""
@@ -118,7 +118,7 @@ class ClaimDevice:
     device: str
     share_id: str | None
     requests: tuple[str, ...]
-    """Requests of the claim that the device serves; empty for all."""
+    """Names of the claim's requests that the device is for; empty for all requests."""
     prepared: bool
     """True if the driver has prepared the device."""
     cdi_devices: tuple[str, ...]
@@ -127,9 +127,11 @@ class ClaimDevice:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ResourceClaimInfo:
-    """A ResourceClaim of the node: its pods, its devices, and what the claim waits for.
+    """Description of a ResourceClaim of the node: its pods, its devices, and what is missing to
+    prepare it.
 
-    The control API, ``devicemanager ctl``, the views and the live page all show this description.
+    The control API, ``devicemanager ctl``, the terminal views and the live web page show this
+    description.
     """
 
     namespace: str
@@ -147,9 +149,9 @@ class ResourceClaimInfo:
     held: bool
     """True if the claim is in the kubelet's state because a pod uses or used it."""
     prepared: bool
-    """True if all drivers have prepared the claim since the kubelet started. After a restart this
-    is False, because the kubelet does not store the value. For pods that still run, ``state`` is
-    ``prepared`` even then."""
+    """True if all drivers have prepared the claim since the kubelet started. A restart sets this to
+    False, because the kubelet does not store the value. If the claim's pods still run, ``state``
+    stays ``prepared``."""
     unpreparing: bool
     drivers: tuple[str, ...]
     """The drivers of the claim's devices, sorted."""
@@ -163,7 +165,7 @@ class ResourceClaimInfo:
 
     @property
     def details(self) -> str:
-        """``text`` if it contains ``error``, otherwise ``error``."""
+        """One line with all details: ``error``, or ``text`` if it already includes ``error``."""
         return self.text if self.error in self.text else self.error
 
 
@@ -211,7 +213,7 @@ class DraStatus:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ClaimResult:
-    """A driver's response for one claim, in a call that was made without a pod."""
+    """Result for one claim of ``MockKubelet.prepare_claims`` or ``unprepare_claims``."""
 
     error: str = ""
     """The driver's error for this claim; empty if the call succeeded."""
@@ -220,7 +222,7 @@ class ClaimResult:
 
 
 def slice_info(found: Mapping[str, Any]) -> ResourceSliceInfo:
-    """Describe a ResourceSlice, given as JSON of resource.k8s.io/v1."""
+    """Return a description of a ResourceSlice, which is given as JSON of resource.k8s.io/v1."""
     spec, pool = found.get("spec") or {}, (found.get("spec") or {}).get("pool") or {}
     metadata = found.get("metadata") or {}
     return ResourceSliceInfo(
@@ -238,8 +240,11 @@ _NODES = {"nodeSelector": "selector", "allNodes": "all", "perDeviceNodeSelection
 
 
 def slice_nodes(spec: Mapping[str, Any]) -> str:
-    """Return the nodes that can use a slice's devices: a node's name, ``all``, ``selector`` or
-    ``per device``. ``-`` means that the slice names no nodes."""
+    """Return a text that says which nodes can use a slice's devices.
+
+    The text is a node's name, ``all``, ``selector`` for a node selector, or ``-`` if the slice
+    names no nodes. ``per device`` means that each device names its own nodes.
+    """
     if name := spec.get("nodeName"):
         return str(name)
     return next((text for field, text in _NODES.items() if spec.get(field)), "-")

@@ -1,8 +1,8 @@
 """Unprepare the claims of a pod, and of deleted pods (pkg/kubelet/cm/dra/manager.go).
 
-If other pods also use a claim, only the claim's reference to the pod is removed. The drivers
-unprepare all other claims of the pod that are in the cache, with one call per driver. Then these
-claims are removed from the cache, and the state file is written.
+Only claims in the cache are unprepared. If several pods use a claim, it stays prepared, and only
+its reference to the pod is removed. The drivers unprepare the claims that only this pod uses, with
+one call per driver. Then these claims are removed from the cache, and the state file is written.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _UNPREPARE = Operation.UNPREPARE.value
 
 
 def unprepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:
-    """Unprepare all claims of the pod. The caller must carry out each yielded effect
-    (``effects``).
+    """Unprepare all claims of the pod. This is a generator: the caller must carry out each request
+    that it yields (``effects``).
 
     Raises DraError if a claim cannot be unprepared. The pod then cannot terminate, and the kubelet
     retries later.
@@ -70,10 +70,9 @@ def unprepare_claims(
     drivers: Drivers,
     rules: DraRules,
 ) -> Steps:
-    """Unprepare claims of the pod with this UID (``unprepareResources``). ``names`` has the names
-    of the claims.
+    """Unprepare the claims ``names`` of the pod with the UID ``uid`` (``unprepareResources``).
 
-    The message of a DraError does not have the prefix ``unprepare dynamic resources``.
+    Raises DraError without the prefix ``unprepare dynamic resources``, which ``unprepare`` adds.
     """
     batches: Batches = {}
     ending: dict[ClaimKey, ClaimInfo] = {}
@@ -136,7 +135,7 @@ def _unmark(ending: Collection[ClaimKey], cache: ClaimCache) -> None:
 
 
 class InactivePod(NamedTuple):
-    """A pod that has claims but is not active, and the names of its claims."""
+    """A pod that has claims in the cache but is not active, and the names of these claims."""
 
     uid: str
     namespace: str
@@ -144,9 +143,9 @@ class InactivePod(NamedTuple):
 
 
 def inactive_pods(cache: ClaimCache, active: Collection[str]) -> list[InactivePod]:
-    """Return the pods whose claims the reconcile loop must unprepare, sorted by UID.
+    """Return the inactive pods whose claims the reconcile loop must unprepare, sorted by UID.
 
-    ``active`` has the UIDs of all active pods. Once the kubelet knows all pods, it runs
+    A pod is inactive if ``active`` does not have its UID. Once the kubelet knows all pods, it runs
     ``reconcileLoop`` every 60 seconds. The loop logs errors and retries.
     """
     found: dict[str, list[ClaimKey]] = {}

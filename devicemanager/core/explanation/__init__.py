@@ -1,6 +1,6 @@
 """Explanations of admissions: why a pod got its devices, or why it was rejected.
 
-``model`` holds the facts. ``text`` renders them as text, and ``data`` converts them for JSON. The
-facts are values that the admission needs anyway. All other values are computed from the facts when
-they are read.
+``model`` holds the facts: values that the admission computes anyway. All other values are computed
+from the facts, but only when a caller reads them. ``text`` renders an explanation as text, and
+``data`` converts it for JSON.
 """

@@ -44,7 +44,8 @@ class DeviceState(Enum):
 
 @attrs.frozen(eq=False)
 class ResourceExplanation:
-    """One device resource in one step of an admission.
+    """Facts about one device resource in one step of an admission. A step decides about one
+    container, or about the pod as a whole.
 
     A set of devices is an integer: bit ``n`` stands for the device with number ``n`` in
     ``devices.device_index``.
@@ -62,7 +63,8 @@ class ResourceExplanation:
     """Devices that other containers of the pod used before this step."""
 
     def states(self, bits: int) -> list[tuple[int, DeviceState]]:
-        """Return the number and the state of each device in the set ``bits``, sorted by number."""
+        """Return a pair for each device in the set ``bits``: its number in the device list, and its
+        state. The pairs are sorted by number."""
         # Python sets, because testing the bits of a large integer one by one is quadratic.
         chosen, own, in_use = (
             frozenset(bitset.numbers(each & bits)) for each in (self.chosen, self.own, self.in_use)
@@ -91,8 +93,8 @@ class ResourceExplanation:
         return self.devices.device_index.select(self.chosen)
 
     def places(self, topology: NumaTopology) -> dict[int | None, int]:
-        """Return the set of devices on each NUMA node, by node ID. The devices on no node are under
-        None.
+        """Return a dict from the ID of each NUMA node to the set of devices on this node. The key
+        None has the devices that are on no node.
 
         A device with several nodes is in the set of each of its nodes.
         """
@@ -105,8 +107,8 @@ class ResourceExplanation:
         return places | ({None: elsewhere} if elsewhere else {})
 
     def free_per_node(self, topology: NumaTopology) -> dict[int | None, int]:
-        """Return the number of free devices on each NUMA node, by node ID. The number of free
-        devices on no node is under None."""
+        """Return a dict from the ID of each NUMA node to the number of free devices on this node.
+        The key None has the number of free devices that are on no node."""
         free = self.free
         return {node: (bits & free).bit_count() for node, bits in self.places(topology).items()}
 
@@ -133,8 +135,8 @@ class MergeExplanation:
     affinity: Hint
     admitted: bool
     candidates: tuple[Hint, ...] = ()
-    """Up to ``SHOWN_CANDIDATES`` possible results of the merge, best first. None of them is
-    preferred. Empty if ``affinity`` is preferred."""
+    """Best possible results of the merge, at most ``SHOWN_CANDIDATES``, best first. Filled only if
+    ``affinity`` is not preferred; then the candidates are not preferred either."""
 
     def aligned_to(self, resource: str) -> tuple[tuple[int, ...], ...]:
         """Return the alternative sets of NUMA nodes to which the policy could align the resource if
@@ -222,8 +224,7 @@ class StepExplanation:
 
 @attrs.frozen
 class Holder:
-    """A container of another pod that uses devices of a resource that the explained pod
-    requests."""
+    """Container of another pod, with its devices of a resource that the explained pod requests."""
 
     pod: PodUid
     name: str
@@ -244,8 +245,8 @@ class AdmissionExplanation:
     """The kubelet's reason for a rejection; empty if the pod was admitted."""
     message: str = ""
     allocated: Mapping[PodUid, AllocatedByContainer] = attrs.field(factory=dict, repr=False)
-    """Allocations of all pods, by pod UID, at one time. This is the time of the rejection. For an
-    admitted pod, it is the time when the explanation was first requested."""
+    """Allocations of all pods, by pod UID. For a rejected pod, they are those at the time of the
+    rejection. For an admitted pod, they are those when its explanation was first requested."""
     name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
     since: str = ""
     """Sentence that says which kubelet versions reject the pod. Empty if all versions reject the

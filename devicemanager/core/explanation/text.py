@@ -58,7 +58,7 @@ def steps(explanation: AdmissionExplanation) -> Iterator[str]:
 def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
     """Render, as lines, the containers of other pods that used devices of requested resources.
 
-    A blank line and a heading come first. Without such containers, the result is empty.
+    A blank line and a heading come first. If no other pod used these devices, the result is empty.
     """
     holders = explanation.holders
     if holders:
@@ -72,8 +72,10 @@ def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
 
 
 def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyName, ...]:
-    """Return the other policies that would admit the pod with the hints of ``merge``, the
-    strictest first."""
+    """Return the policies that would admit the pod with the hints of ``merge``, strictest first.
+
+    The policy of ``merge`` itself is left out.
+    """
     return tuple(
         name
         for name in reversed(PolicyName)
@@ -84,8 +86,7 @@ def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyNa
 def sentence(merge: MergeExplanation, resources: Iterable[ResourceExplanation] = ()) -> str:
     """Return the policy's decision and its reason in one sentence.
 
-    If ``resources`` are given, the sentence has the number of free devices of each resource with
-    too few free devices.
+    If a resource in ``resources`` has too few free devices, the sentence says how many are free.
     """
     if merge.policy is PolicyName.NONE:
         return "none: no alignment"

@@ -10,7 +10,7 @@ from devicemanager.core.node import NodeStatus
 from devicemanager.core.quantity import Quantity
 
 Object = Mapping[str, Any]
-"""``status`` of a Node object."""
+"""The ``status`` of a Node object, as JSON data."""
 Texts = dict[str, str]
 """Quantities as text, by resource."""
 
@@ -52,8 +52,8 @@ def digest(status: Object) -> int:
 
 
 def node_patch(after: Object) -> dict[str, Any]:
-    """Return the strategic merge patch that changes the node's status in the API to ``after``
-    (``PatchNodeStatus``, component-helpers/node/util, v1.32)."""
+    """Return the strategic merge patch that updates the node's status in the API
+    (``PatchNodeStatus``, component-helpers/node/util, v1.32). ``after`` is the new status."""
     # The API server merges conditions and addresses by type. Addresses must be replaced as a
     # whole, because a node can have several addresses of one type.
     patch = dict(after)

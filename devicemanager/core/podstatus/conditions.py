@@ -55,7 +55,7 @@ class Condition:
 
 
 Gates = Mapping[str, str | None]
-"""Status of the condition of each readiness gate (``spec.readinessGates``), by condition type. It
+"""Status of each readiness gate's condition, by condition type (``spec.readinessGates``). A status
 is a text such as ``"True"``, or None if the pod does not have the condition."""
 
 

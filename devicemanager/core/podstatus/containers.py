@@ -12,7 +12,8 @@ KILLED = 137
 STOPPED = 143
 """Exit code of a container that SIGTERM terminated."""
 RESTARTING_ALL = "RestartingAllContainers"
-"""Reason of containers that wait, or have ended, because all containers of a pod restart."""
+"""Reason in the status of a container that waits, or has ended, because all containers of its pod
+restart."""
 _REMOVED = "The container is removed because RestartAllContainers in place"
 
 

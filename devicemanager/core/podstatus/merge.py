@@ -24,11 +24,11 @@ _REMOVED = (
 
 
 def status_patch(status: Object, *, was_resized: bool = False) -> dict[str, Any]:
-    """Return the strategic merge patch that changes the pod's status in the API to ``status``.
+    """Return the strategic merge patch that updates a pod's status in the API.
 
-    The patch deletes conditions of the kubelet that ``status`` does not have. The status of a
-    rejected pod, for example, has no conditions. ``was_resized``: True if the status in the API can
-    have conditions of a resize.
+    ``status`` is the new status. The patch deletes conditions of the kubelet that the new status
+    does not have. The status of a rejected pod, for example, has no conditions. ``was_resized``:
+    True if the status in the API can have conditions of a resize.
     """
     patch: dict[str, Any] = {**dict.fromkeys(_REMOVED), **status}
     conditions = list(status.get("conditions", ()))

@@ -13,7 +13,7 @@ from devicemanager.core.podstatus.conditions import Condition, ResizeCondition
 RESIZABLE = (ResourceName("cpu"), ResourceName("memory"))
 """The resources that can be resized."""
 DEFERRED = "Deferred"
-"""Reason of a pending resize whose resources are in use."""
+"""Reason of a pending resize that waits until other pods free CPU or memory of the node."""
 INFEASIBLE = "Infeasible"
 """Reason of a pending resize that this node can never carry out."""
 
@@ -38,7 +38,7 @@ class ResizeInProgress:
     earlier resources."""
 
     before: Pod
-    """The pod with the resources that its containers have."""
+    """The pod with the resources that its containers still have."""
     generation: int
     since: float
 
@@ -100,7 +100,10 @@ def _amounts(old: Amounts, new: Amounts) -> Amounts:
 
 
 def changed_resources(old: Container, new: Container) -> frozenset[str]:
-    """Return which of ``cpu`` and ``memory`` have a different request or limit in ``new``."""
+    """Return the resources whose request or limit differs between ``old`` and ``new``.
+
+    Only ``cpu`` and ``memory`` are compared.
+    """
     return frozenset(
         name
         for name in RESIZABLE
@@ -112,7 +115,7 @@ def changed_resources(old: Container, new: Container) -> frozenset[str]:
 def to_restart(before: Pod, after: Pod) -> list[ContainerName]:
     """Return the names of the containers that must restart because of their ``resizePolicy``.
 
-    The resize changes the pod ``before`` to the pod ``after``.
+    ``before`` is the pod before its resize, and ``after`` is the pod after its resize.
     """
     old = {container.name: container for container, _ in before.all_containers()}
     return [

@@ -52,8 +52,7 @@ class ContainerEntry:
     is_ready: bool
     resources: tuple[ResourceStatus, ...] = ()
     actual: Container | None = None
-    """The container with its actual CPU and memory during a resize; None if the CPU and memory of
-    ``container`` are the actual ones."""
+    """During a resize: the container with its actual CPU and memory. Otherwise None."""
 
     @property
     def is_started(self) -> bool:

@@ -60,7 +60,7 @@ MEMO_NODES = 8
 most 255 hints per resource, so the caches stay small."""
 
 Hints: TypeAlias = tuple[Hint, ...]
-"""All hints of one resource, smallest sets first. Empty: the request fits nowhere."""
+"""All hints of one resource, smallest sets first. Empty if the request fits nowhere."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -176,11 +176,11 @@ def resource_hints(
 ) -> Hints | None:
     """Return the hints of a device resource; None stands for no preference.
 
-    ``available``, ``reusable`` and ``allocated`` are sets of devices. ``allocated`` devices are
-    already allocated to the container or pod. If there are such devices, the hints are computed
-    from these devices only. If their number differs from the request, the result is empty.
-    Allocated devices that are no longer listed are not in ``allocated``; then ``allocated_count``
-    is the number of all allocated devices. With ``aligns``, the result is never None, even if no
+    ``available``, ``reusable`` and ``allocated`` are sets of devices. ``allocated`` has the devices
+    that are already allocated to the container or pod. If any are allocated, the hints are computed
+    only from them, and the result is empty if their number differs from the request. ``allocated``
+    lacks allocated devices that are no longer listed. In this case, pass the number of all
+    allocated devices as ``allocated_count``. With ``aligns``, the result is never None, even if no
     device has a NUMA node. Follows ``GetTopologyHints`` and ``GetPodTopologyHints``
     (devicemanager/topology_hints.go, v1.32).
     """

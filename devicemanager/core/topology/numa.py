@@ -144,13 +144,14 @@ def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
 
 @lru_cache(maxsize=64)
 def subset_steps(size: int) -> tuple[tuple[int, int], ...]:
-    """Return all pairs of dense sets (``dense_index``) that differ in one element, the smaller set
-    first.
+    """Return all pairs of dense sets (``dense_index``) that differ in one element. Each pair has
+    the smaller set first.
 
-    Use the pairs to sum a table with one value for each of ``size`` dense sets. For sums over
-    subsets, add for each pair the value of the smaller set to the value of the larger set. For sums
-    over supersets, add the value of the larger set to the value of the smaller set. To undo a sum,
-    subtract instead (fast zeta and Moebius transforms).
+    The pairs are the steps of the fast zeta and Moebius transforms, in order. The table to
+    transform has one value for each of ``size`` dense sets. To give each set the sum over its
+    subsets, add in each step the smaller set's value to the larger set's value. To give each set
+    the sum over its supersets, add the larger set's value to the smaller set's value. To undo
+    these sums, subtract instead of adding.
     """
     places = [1 << place for place in range(size.bit_length() - 1)]
     return tuple(

@@ -67,7 +67,8 @@ class Behaviour:
     """True if running containers survive a kubelet restart even before their plugin has
     re-registered."""
     empty_allocate_reply: str
-    """The end of the rejection message for an AllocateResponse without container responses."""
+    """Last part of the message that rejects a pod if the AllocateResponse has no container
+    responses."""
     backed_fit: bool
     """True if the check whether a pod fits on the node skips an extended resource that a resource
     claim provides."""
@@ -98,7 +99,7 @@ class Behaviour:
     its hints are preferred. With ``balanced``, the hints must also name the same nodes."""
     empty_topology_aligns: bool
     """True if a resource requires alignment when one of its devices has an empty topology. If no
-    device of the resource names a NUMA node, no set of NUMA nodes then fits a request."""
+    device of the resource names a NUMA node, requests for it then fit nowhere."""
     hints_over_device_nodes: bool
     """True if hints contain only NUMA nodes that have devices of the resource."""
     keeps_admitted_pod: bool
@@ -243,9 +244,8 @@ class Behaviour:
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
     """True if PodResources lists a claim once for each request of the claim that the container
-    names. While any claim of the pod is missing, PodResources then lists no claims. Otherwise
-    PodResources lists each claim once, even while a claim that the container does not use is
-    missing."""
+    names. It then lists no claims of a container until all claims of the pod exist. Otherwise
+    PodResources lists each claim once, as soon as the claims that the container uses exist."""
     dra_health: bool
     """True if the kubelet watches the health of DRA devices."""
     dra_health_messages: bool
@@ -268,8 +268,8 @@ class Behaviour:
 def resolve(version: KubeletVersion, chosen: Mapping[str, bool] | None = None) -> Behaviour:
     """Return the behaviour of a kubelet version with the chosen feature gates.
 
-    Raises VersionError for a feature gate that the version does not have, and for a gate that it
-    has locked to the other value.
+    Raises VersionError if the version does not have a chosen feature gate, or has locked the gate
+    to the opposite value.
     """
     return _with_gates(version, chosen) if chosen else _by_default(version)
 

@@ -12,12 +12,11 @@ DRA_COMPARED = ("1.32.13", "1.34.4", "1.36.3", "1.37.2")
 
 
 def describe(behaviour: str, version: KubeletVersion) -> str:
-    """Return since when kubelets behave as in ``version``, as a text.
+    """Return a text such as ``kubelets do this since 1.24 (k/k#108052)`` about one behaviour.
 
-    ``behaviour`` is the name of a field of ``Behaviour``. An example of the text is
-    ``kubelets do this since 1.24 (k/k#108052)``. If the field has its first value in ``version``,
-    the text names the version that changed this value, and has ``before`` instead of ``since``. If
-    ``behaviour`` is empty, the text is empty.
+    ``behaviour`` is the name of a field of ``Behaviour``, and ``this`` is its value in ``version``.
+    If this is the oldest value, the text is ``kubelets do this before`` the version that changed
+    the value. If ``behaviour`` is empty, the text is empty.
     """
     if not behaviour:
         return ""
@@ -45,7 +44,8 @@ def basis(version: KubeletVersion) -> str:
 
 
 def read_basis(version: KubeletVersion) -> str:
-    """Return a text that says that a behaviour of this version is known only from source code."""
+    """Return a text such as ``1.24, based only on its source code``, for a behaviour that was not
+    compared with a real kubelet."""
     return f"{version}, based only on its source code"
 
 

@@ -91,11 +91,11 @@ def step_at(name: str, version: KubeletVersion) -> GateStep | None:
 
 
 def resolve_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Mapping[str, bool]:
-    """Map each feature gate to True if the gate is on in a kubelet version, otherwise to False. The
-    gates in ``chosen`` override the defaults.
+    """Return the state of each feature gate in a kubelet version, by name: True if the gate is on.
+    The values in ``chosen`` override the defaults.
 
-    Gates that the version does not have yet are off. Raises VersionError for a chosen gate that the
-    version does not have, or has locked to the other value.
+    Gates that the version does not have yet are off. Raises VersionError if the version does not
+    have a chosen gate, or has locked the gate to the opposite value.
     """
     for name in chosen:
         _check(name, version, chosen[name])

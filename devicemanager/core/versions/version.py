@@ -56,8 +56,8 @@ class KubeletVersion:
     def release(self) -> str:
         """The version as a release, such as ``v1.28.2``.
 
-        A version without a patch gets the patch 0 here, although such a version stands for the
-        newest patch release.
+        ``1.28`` gives ``v1.28.0``, although a version without a patch stands for the newest patch
+        release.
         """
         return f"v1.{self.minor}.{self.patch or 0}"
 

@@ -79,7 +79,7 @@ class ReplayDriver:
         )
         self._on_miss = on_miss
         self._changed = threading.Condition()
-        """Guards ``_misses`` and ``_is_running``."""
+        """Condition variable that guards ``_misses`` and ``_is_running``."""
         self._misses: list[str] = []
         self._is_running = False
 

@@ -1,7 +1,7 @@
 """A simulated DRA driver: virtual devices, CDI files, health, several instances, and faults.
 
-In:  :class:`DriverFaults`, changed at any time; ResourceClaims from the mock kubelet or from
-     a function of the caller.
+In:  :class:`DriverFaults`, which you can change at any time; ResourceClaims from the mock kubelet
+     or from a function of the caller.
 Out: a registered driver, its call log (:class:`DriverCall`), and CDI files.
 
 Start with ``driver``. The package does not depend on the mock kubelet: it accepts any object with

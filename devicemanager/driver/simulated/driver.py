@@ -127,7 +127,8 @@ class SimulatedDriver:
             ready=lambda: not self.faults.not_ready,
         )
         self._changed = threading.Condition()
-        """Guards all private fields that change while the driver runs, such as ``_prepared``."""
+        """Condition variable that guards all private fields that change while the driver runs, such
+        as ``_prepared``."""
         self._prepared: dict[str, tuple[_Device, ...]] = {}
         self._calls: list[DriverCall] = []
         self._health = {device: DeviceHealth(device, timeout=0) for device in self.devices}

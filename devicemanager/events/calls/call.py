@@ -33,13 +33,13 @@ class Call:
     """
 
     number: int = attrs.field(eq=False)
-    """Calls of a kubelet are numbered from 1, in the order in which they ended."""
+    """Number of the call, from 1. A kubelet's calls are numbered in the order in which they end."""
     time: float
     """When the call started, or when this device list arrived: seconds since the epoch, by the
     kubelet's clock."""
     resource: str | None
-    """The plugin's resource, or the name of the DRA driver; cut if it is too long for a name. None
-    for a failed GetInfo call, which would have returned the name."""
+    """Name of the plugin's resource or of the DRA driver, cut if it is too long. None for a failed
+    GetInfo call, which would have returned the name."""
     plugin: str
     """The plugin's endpoint: the file name of its socket, or the socket path if the plugin
     watcher found it."""
@@ -57,7 +57,7 @@ class Call:
     """Real seconds from the request to the response; for a device list, seconds since the stream
     was opened."""
     stream_message: int | None = None
-    """Number of this device list in its stream, from 1; None for other calls."""
+    """Number of this device list in its stream, from 1; None if the call is not a device list."""
     after_event: int = attrs.field(default=0, eq=False, repr=False)
     """Number of the latest event when the call ended. With it, calls and events can be sorted
     together."""

@@ -30,10 +30,11 @@ class CallsFile:
     """
 
     def __init__(self, path: Path, calls: CallLog, failed: Callable[[OSError], None]) -> None:
-        """Create the file, or empty it, and start the thread. Raises OSError if it cannot be
-        opened. Only its owner can read a new file, because responses can contain secrets.
+        """Create the file, or empty an existing file, and start the thread.
 
-        If the file cannot be written later, the thread calls ``failed`` once and ends.
+        Only its owner can read a new file, because responses can contain secrets. Raises OSError
+        if the file cannot be opened. If the file cannot be written later, the thread calls
+        ``failed`` once and ends.
         """
         self._file = os.fdopen(_open_private(path), "w", encoding="utf-8")
         self._calls = calls

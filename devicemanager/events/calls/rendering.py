@@ -43,7 +43,7 @@ _MESSAGES: Mapping[str, tuple[type[Message], type[Message]]] = {
 }
 """Request and response types of each method."""
 RPCS = tuple(_MESSAGES)
-"""Methods that are recorded."""
+"""Names of the RPCs that a call log records."""
 
 
 def request_data(rpc: str, request: bytes) -> dict[str, Any]:

@@ -51,8 +51,8 @@ class ClaimAllocation:
         events: EventStream,
         allocatable: Callable[[], Mapping[str, int]],
     ) -> None:
-        """``allocatable`` returns the number of allocatable devices of device plugins, by
-        resource."""
+        """``allocatable`` returns a mapping from resource names to numbers of allocatable devices.
+        Only devices of device plugins are counted."""
         self._claims = claims
         self._node = Node(node)
         self._allocatable = allocatable
@@ -171,8 +171,10 @@ def _served_by_claim(pod: Pod, extended: ExtendedClaim, name: str) -> Pod:
 
 
 def template_names(manifest: object) -> dict[str, str]:
-    """Return the names of the ResourceClaimTemplates in ``spec.resourceClaims``, by the names of
-    the entries. Entries without a template are omitted."""
+    """Return a mapping from entries in ``spec.resourceClaims`` to their ResourceClaimTemplates.
+
+    Keys and values are names. Entries without a template are omitted.
+    """
     spec = _pod_of(manifest).get("spec") or {}
     return {
         each["name"]: each["resourceClaimTemplateName"]

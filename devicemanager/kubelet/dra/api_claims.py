@@ -1,4 +1,4 @@
-"""Claim source that uses an API server, through ``devicemanager.client``."""
+"""Read ResourceClaims from an API server, through ``devicemanager.client``."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _VERSIONS = ("v1", "v1beta2", "v1beta1")
 
 
 class ApiClaims:
-    """Claim source that gets each claim from an API server. Thread-safe.
+    """Source of ResourceClaims that gets each claim from an API server. Thread-safe.
 
-    The watch of the node's slices uses ``is_closing``, ``wait``, ``attempt`` and ``stream``. The
-    argument ``path`` of ``attempt`` and ``stream`` is relative to the API version, such as
-    ``resourceslices``.
+    ``ApiSlices``, which watches the node's ResourceSlices, uses ``is_closing``, ``wait``,
+    ``attempt`` and ``stream``. The argument ``path`` of ``attempt`` and ``stream`` is relative to
+    the API version, such as ``resourceslices``.
     """
 
     def __init__(self, client: ApiClient, node: str, changed: Callable[[str], None]) -> None:
@@ -86,10 +86,10 @@ class ApiClaims:
     def stream(
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AbstractContextManager[Iterator[bytes]]:
-        """Open a watch, and return a context manager for an iterator over the lines of the watch.
+        """Open a watch. Return a context manager that provides an iterator over the watch's lines.
 
-        The API version is the one that worked last. The watch raises Unavailable after
-        ``silence`` seconds without a byte.
+        The request uses the API version that worked last. The iterator raises Unavailable if the
+        server sends nothing for ``silence`` seconds.
         """
         return self._client.stream(f"{_GROUP}/{self._version}/{path}", query, silence=silence)
 

@@ -1,6 +1,6 @@
-"""The ResourceSlices of a node on an API server, for lists and views.
+"""Read the ResourceSlices of a node from an API server, to show them to the user.
 
-The kubelet itself does not read slices. So the watch starts when slices are first requested.
+The kubelet itself does not need slices. Therefore the watch starts when slices are first shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class ApiSlices:
     """The ResourceSlices of one node, kept current by a watch. Thread-safe."""
 
     def __init__(self, source: Source, node: str, changed: Callable[[str], None]) -> None:
-        """``changed`` is called with a line of text for each change after the first list."""
+        """``changed`` is called with a line of text for each change after the slices were first
+        listed."""
         self._source = source
         self._query = {"fieldSelector": f"spec.nodeName={node}"}
         self._changed = changed
@@ -48,7 +49,7 @@ class ApiSlices:
     # -- sink of the watch -----------------------------------------------------------
 
     def begin_list(self) -> None:
-        """Do nothing: ``replace`` gets the whole list."""
+        """Do nothing when a LIST request begins. ``replace`` stores all slices in the response."""
 
     def replace(self, objects: list[JsonObject]) -> None:
         """Replace all stored slices by ``objects``."""

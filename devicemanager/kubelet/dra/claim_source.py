@@ -52,7 +52,8 @@ class ClaimSource(Protocol):
         """Return a ResourceClaim in v1. Raises ClaimFetchError with the API server's message."""
 
     def known(self, kind: str) -> Iterable[Mapping[str, Any]]:
-        """Return the objects of a kind that can be read without a request, sorted by name."""
+        """Return the objects of a kind, sorted by name. Only objects that can be read without a
+        request to a server are included."""
 
     def wipe(self, selector: str) -> None:
         """Delete all ResourceSlices that match the field selector. Raises DeviceManagerError if the
@@ -138,10 +139,10 @@ class ResourceClaims:
     def offer(self, *objects: Mapping[str, Any], namespace: str = "default") -> None:
         """Add ResourceSlices, DeviceClasses and ResourceClaimTemplates of resource.k8s.io/v1.
 
-        From then on, ``admit`` allocates the claims of pods as the scheduler does: claims without
-        an allocation get devices, and templates become claims. Slices and classes have no
-        namespace; templates without a namespace get ``namespace``. Raises RequestError for other
-        kinds.
+        From then on, ``MockKubelet.admit`` allocates the claims of pods as the scheduler does:
+        claims without an allocation get devices, and templates become claims. Slices and classes
+        have no namespace; templates without a namespace get ``namespace``. Raises RequestError for
+        other kinds.
         """
         for each in objects:
             kind = each.get("kind")
@@ -194,7 +195,7 @@ class ResourceClaims:
 
     @property
     def are_allocated(self) -> bool:
-        """True if ``admit`` allocates the claims of pods."""
+        """True if ``MockKubelet.admit`` allocates the claims of pods (see ``offer``)."""
         return bool(self._offered)
 
     def offered(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:

@@ -126,7 +126,9 @@ class DriverConnection:
                     channel.check_connectivity_state(True)
 
     def call(self, effect: CallDriver) -> Answer:
-        """Make the call ``effect`` to the driver. Return the driver's results by claim UID.
+        """Call the driver to prepare or unprepare the claims in ``effect``.
+
+        Returns a mapping from each claim's UID to the driver's result for the claim.
 
         Raises RpcError if the call fails.
         """

@@ -60,10 +60,10 @@ class HealthSink(Protocol):
     """Receiver of the reports of health streams."""
 
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
-        """Store the health of ``devices``, which an instance has reported.
+        """Store the health of ``devices``, which a driver instance has reported.
 
-        ``ignored`` is the number of reported devices that ``devices`` lacks. The report had too
-        many devices, or their names were too long.
+        ``ignored`` is the number of reported devices that were left out of ``devices``: the report
+        had too many devices, or their names were too long.
         """
 
     def stream_ended(self, instance: Instance) -> None:

@@ -74,14 +74,15 @@ class Instances:
         self._open: dict[InstanceId, _Open] = {}
         self._cancel_wipe: Cancel | None = None
         self._gone: dict[str, float] = {}
-        """Time of the latest deregistration of an instance, by driver, in seconds of the clock."""
+        """Mapping from driver names to the time when an instance of the driver last deregistered.
+        Times are in seconds, by the clock's ``monotonic``."""
         self._closed = False
 
     def absent(self) -> dict[str, str]:
-        """Return texts that say when each driver last deregistered an instance, by driver name.
+        """Return a mapping from driver names to texts, such as ``it deregistered 5 s ago``.
 
-        A text is, for example, ``it deregistered 5 s ago``. Drivers that never deregistered an
-        instance are omitted. Drivers that have registered again are included.
+        A driver is included if one of its instances has deregistered, even if the driver has
+        registered again since.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -201,7 +202,9 @@ class Instances:
     # -- calls -----------------------------------------------------------------------
 
     def call(self, effect: CallDriver) -> Answer:
-        """Make the call ``effect`` to a driver instance. Return the driver's results by claim UID.
+        """Call a driver instance to prepare or unprepare the claims in ``effect``.
+
+        Returns a mapping from each claim's UID to the driver's result for the claim.
 
         Raises RpcError if the call fails or the instance is not registered.
         """

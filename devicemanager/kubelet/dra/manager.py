@@ -262,7 +262,7 @@ class DraManager:
             return of_containers.container_cdi(claims, container, self._state.cache, self._rules)
 
     def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
-        """Return the devices of a container as ``pool/device``, by claim."""
+        """Return a container's devices: name of the claim → devices, each as ``pool/device``."""
         return {
             each.name: tuple(f"{device.pool}/{device.device}" for device in each.devices)
             for each in self._listed(pod, container)
@@ -323,9 +323,9 @@ class DraManager:
     ) -> tuple[ResourceClaimInfo, ...]:
         """Return the claims of the node, sorted by namespace and name.
 
-        ``pods`` are the node's pods that use DRA. ``fetched`` are pairs of namespace and name.
-        These claims are read even if that needs a request to the API server. Other claims are
-        read only if that needs no request.
+        ``pods`` are the node's pods that use DRA. ``fetched`` names claims, as pairs of namespace
+        and name. The claims in ``fetched`` are read even if this needs a request to the API server.
+        All other claims are read only if this needs no request.
         """
         absent = self.instances.absent()
         objects = [*self._claims.known("ResourceClaim"), *starmap(self.fetch, fetched)]
@@ -433,8 +433,8 @@ class DraManager:
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
         """Store a health report of an instance. Queue the pods whose devices changed health.
 
-        ``ignored`` is the number of reported devices that ``devices`` lacks. The report had too
-        many devices, or their names were too long.
+        ``ignored`` is the number of reported devices that were left out of ``devices``: the report
+        had too many devices, or their names were too long.
         """
         if ignored:
             self._events.publish(

@@ -38,7 +38,7 @@ class StateFile:
         self._writer: Writer | None = None
 
     def load(self, claims: Callable[[], Sequence[ClaimInfo]]) -> tuple[ClaimInfo, ...]:
-        """Return the claims in the file. If there is no file, write one without claims.
+        """Return the claims in the file. If the file does not exist, write one without claims.
 
         ``claims`` is called by each later write and returns the claims to write. A corrupt file is
         renamed and replaced by a file without claims.

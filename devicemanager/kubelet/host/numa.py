@@ -39,9 +39,9 @@ class NumaMachine:
 
     topology: NumaTopology
     cpus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
-    """CPU IDs by NUMA node ID."""
+    """Mapping from NUMA node IDs to the IDs of the node's CPUs."""
     memory: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
-    """Bytes by memory type (``memory``, ``hugepages-<size>``) and NUMA node ID."""
+    """Sizes of memory: memory type (``memory``, ``hugepages-<size>``) → NUMA node ID → bytes."""
 
     def cpu_provider(self) -> CpuProvider | None:
         """Return a hint provider for exclusive CPUs; None if the CPUs are unknown."""
@@ -113,9 +113,10 @@ def from_sysfs(sys: Path) -> NumaMachine:
 def from_file(path: Path) -> NumaMachine:
     """Read NUMA nodes from a JSON or YAML file with the key ``nodes``. Other keys are optional.
 
-    ``distances`` has a row for every node (a list, or a mapping by node ID). ``cpus`` maps a node
-    ID to a list of CPU IDs or to a text such as ``0-3,8``. ``memory`` maps a memory type to a
-    mapping of node IDs to quantities such as ``4Gi``.
+    ``distances`` is a list of rows, or a mapping from node IDs to rows. A row is the list of
+    distances from one node to every node. ``cpus`` maps a node ID to a list of CPU IDs or to a text
+    such as ``0-3,8``. ``memory`` maps a memory type to a mapping from node IDs to quantities, such
+    as ``4Gi``.
     """
     return from_content(path, _load(path))
 

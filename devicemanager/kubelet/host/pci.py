@@ -25,7 +25,7 @@ class HostDevices:
 
     sysfs: Path
     addresses: Mapping[tuple[str, str], tuple[str, ...]]
-    """PCI addresses of the devices, by pair of vendor and product ID; each tuple is sorted."""
+    """Mapping from pairs of vendor ID and product ID to the sorted PCI addresses of the devices."""
 
 
 class PciUnavailable(AllocationError):

@@ -29,7 +29,8 @@ class TooManyDevices(ValueError):
 
 
 Simulated = Mapping[str, int | str | Iterable[Device]]
-"""Devices by resource: a number, a text such as ``8@0,1``, or the devices themselves."""
+"""Mapping from resource names to devices. The devices of a resource are given as a number, as a
+text such as ``8@0,1``, or as ``Device`` objects."""
 
 # The number of digits is limited, since int() raises another error for very long texts.
 _COUNT = re.compile(r"[0-9]{1,20}")

@@ -9,7 +9,7 @@ driver.
 In:  the pods' claims (``source``), the states of the drivers (``NodeDrivers``).
 Out: prepared and unprepared claims, CDI devices of containers, health of devices, events.
 
-There is no state file: ``claims`` passes the claims to the kubelet's next process.
+Claims are not written to a state file. The kubelet's next process gets them from ``claims``.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ class InMemoryDra:
         )
         self._drivers = Drivers(self._rules)
         self._responses: dict[str, float] = {}
-        """Time at which a delayed driver responds for a pod, in seconds of the monotonic clock, by
-        pod UID."""
+        """Mapping from pod UIDs to the time when the delayed driver of the pod responds. Times are
+        in seconds, by the clock's ``monotonic``."""
         self._closed = False
         for name in node.devices:
             self.driver_changed(name)
@@ -340,7 +340,7 @@ class InMemoryDra:
             return of_containers.container_cdi(claims, container, self._cache, self._rules)
 
     def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
-        """Return the devices of a container as ``pool/device``, by claim."""
+        """Return a container's devices: name of the claim → devices, each as ``pool/device``."""
         claims = pod_claims(pod)
         with self._lock:
             try:

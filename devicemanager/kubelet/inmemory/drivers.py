@@ -72,9 +72,10 @@ class NodeDrivers:
 
 
 class InMemoryDriver:
-    """A DRA driver of a node, with the methods of ``InMemoryPlugin`` that change devices.
+    """A DRA driver of a node. Tests change its devices as they change those of ``InMemoryPlugin``.
 
-    The methods ignore their last parameter, which is the plugin handler in ``InMemoryPlugin``.
+    Methods have the same parameters as in ``InMemoryPlugin``. There, the last parameter is the
+    plugin handler. Here, it is ignored.
     """
 
     def __init__(self, node: NodeDrivers, name: str, changed: Callable[[str], None]) -> None:

@@ -205,8 +205,8 @@ class InMemoryKubelet:
         self._pods.workers.sources_ready()
 
     def self_check(self) -> None:
-        """Recompute every index of the allocated devices. Raises DeviceManagerError if a stored
-        index differs."""
+        """Check that the kubelet's indexes of devices in use agree with its allocations. Raises
+        DeviceManagerError if an index differs."""
         self.manager.self_check()
 
     def _resume(self, order: Sequence[str] = ()) -> None:

@@ -49,12 +49,12 @@ class SharedStore:
         self._written: _Contents | None = None
 
     def make(self, contents: _Contents) -> bytes:
-        """Store the contents for the next ``write``, and return ``b""``."""
+        """Keep the contents of a checkpoint for the next ``write``, and return ``b""``."""
         self._made = contents
         return b""
 
     def write(self, _: checkpoint.Contents) -> None:
-        """Store the contents that the last call of ``make`` got. Never fails."""
+        """Store the checkpoint whose contents were last passed to ``make``. Never fails."""
         self._written = self._made
 
     def clear(self) -> None:
@@ -62,7 +62,7 @@ class SharedStore:
         self._written = None
 
     def load(self) -> checkpoint.Checkpoint | None:
-        """Return the stored checkpoint; None before the first write."""
+        """Return the stored checkpoint; None if no checkpoint is stored."""
         if self._written is None:
             return None
         pods, registered = self._written

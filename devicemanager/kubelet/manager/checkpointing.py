@@ -31,9 +31,10 @@ class Document(Protocol):
         """Remove the entries of a pod, if it has any."""
 
     def snapshot(self) -> Callable[[], checkpoint.Contents]:
-        """Return a function that builds the present contents of the file.
+        """Return a function that builds the contents of the file as they are now.
 
-        Later changes do not affect its result. The function must be called without the lock.
+        Later changes of this object do not affect the contents that the function builds. The
+        function must be called without the lock.
         """
 
 

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from devicemanager.core.runoptions import ContainerSettings, NetworkInterface
 
 LARGE_RESPONSE = 64 * 1024
-"""Size from which an Allocate response causes a warning, in bytes. A typical response has a few
-hundred bytes."""
+"""Smallest size, in bytes, at which an Allocate response causes a warning. A typical response has a
+few hundred bytes."""
 
 # The protobuf key of field 1000 (typed_devices), length-delimited. Only a response with these two
 # bytes is decoded: most responses do not have them, and decoding would slow down every admission.

@@ -19,8 +19,8 @@ Three methods free a pod's devices:
 
 * ``release``, for pods that have ended or were deleted, frees them immediately and writes the
   checkpoint.
-* ``deactivate``, for a pod that has ended, lets the next admission or List free them. The kubelet
-  updates its allocations only then.
+* ``deactivate``, for a pod that has ended, lets the next admission or PodResources List free them.
+  The kubelet updates its allocations only then.
 * ``sources_ready``, after a restart, frees the devices of pods that exist only in the checkpoint.
   Before this call, only ``release`` frees devices, because a pod may not be known yet.
 """
@@ -102,9 +102,10 @@ class DeviceManager:
     ) -> None:
         """Create the manager. Raises TopologyConfigError for settings that the kubelet rejects.
 
-        ``providers`` are the hint providers of the previous manager, with their allocations; with
-        None the manager uses those in the settings. ``document`` builds the contents that
-        ``store`` writes; by default it builds the text of the kubelet's checkpoint file.
+        ``providers`` are the hint providers of the previous manager, with their allocations. If it
+        is None, the manager uses the hint providers in the settings. ``document`` builds the
+        contents that ``store`` writes; by default it builds the text of the kubelet's checkpoint
+        file.
         """
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
@@ -285,7 +286,9 @@ class DeviceManager:
         return None
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
-        """Allocate devices to a container of an active pod, for resources without recorded devices.
+        """Allocate devices to a container, for all its resources that have no devices allocated.
+
+        The pod of the container must be active.
 
         Raises ``Rejected`` if a resource cannot be allocated. Follows
         ``GetDeviceRunContainerOptions``, v1.32.
@@ -455,8 +458,8 @@ class DeviceManager:
     def allocated_resources_status(
         self, pod: PodUid
     ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` of the pod's containers that have devices, by
-        container."""
+        """Return a mapping from container names to ``allocatedResourcesStatus``. Only containers of
+        the pod that have devices are included."""
         # Imported here: most pods have no status to show, and a start does not load it.
         from devicemanager.core.status import allocated_resources_status
 
@@ -496,7 +499,7 @@ class DeviceManager:
             return explain(allocation)
 
     def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:
-        """Return the NUMA hints of devices for the pod's first container, and for the whole pod.
+        """Return NUMA hints for devices: those of the pod's first container and of the whole pod.
 
         Devices of inactive pods are freed first (``GetTopologyHints``, v1.32).
         """
@@ -517,7 +520,8 @@ class DeviceManager:
             )
 
     def self_check(self) -> None:
-        """Recompute the indexes of allocations. Raises InternalError if a stored index differs."""
+        """Check that the indexes of devices in use agree with the ledger (all allocations). Raises
+        InternalError if an index differs."""
         with self.state.lock:
             self.state.ledger.self_check(each.draft for each in self.state.pods.admissions())
 

@@ -55,12 +55,12 @@ class Endpoint(Protocol):
     """
 
     def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
-        """Call Allocate with the devices of one container, and return the responses."""
+        """Call Allocate for one container, and return the container responses as bytes."""
 
     def preferred_allocation(
         self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
     ) -> tuple[DeviceId, ...]:
-        """Call GetPreferredAllocation for one container; return the IDs of the first response."""
+        """Call GetPreferredAllocation for one container, and return the preferred device IDs."""
 
     def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
         """Call PreStartContainer with the devices of one container."""
@@ -139,8 +139,8 @@ class PodStates:
         return None
 
     def deactivate(self, pod: PodUid) -> None:
-        """Mark a pod as inactive. The next admission or List frees the devices of inactive
-        pods."""
+        """Mark a pod as inactive. The next admission or PodResources List frees the devices of
+        inactive pods."""
         self._inactive[pod] = None
 
     @property
@@ -149,7 +149,7 @@ class PodStates:
         return bool(self._inactive)
 
     def inactive(self) -> list[PodUid]:
-        """Return the inactive pods; ``State.forget`` frees the devices of a pod."""
+        """Return the UIDs of the inactive pods, sorted. ``State.forget`` frees their devices."""
         return sorted(self._inactive)
 
     def forget(self, pod: PodUid) -> None:
@@ -225,7 +225,8 @@ class State:
         self.version = 0
         """Number that grows with every change of device lists, allocations or known resources."""
         self.pod_versions: dict[PodUid, int] = {}
-        """Values of ``version`` after the last change of a pod's allocations, by pod UID."""
+        """Mapping from pod UIDs to the value of ``version`` after the last change of the pod's
+        allocations."""
         self._document: Document = TextDocument() if document is None else document
         self.is_stale = False
         """True if the checkpoint file has devices that no plugin has listed since the restart."""

@@ -30,8 +30,8 @@ class ManagerSnapshot:
     lists: Mapping[ResourceName, DeviceList]
     """The current device list of each known resource, sorted by resource."""
     serving: Mapping[ResourceName, EndpointInfo]
-    """For each resource, the registration whose plugin receives Allocate calls; if no plugin is
-    connected, the last registration."""
+    """Mapping from each resource to the registration whose plugin receives Allocate calls. If no
+    plugin of the resource is connected, it is the registration that disconnected last."""
     connected: tuple[EndpointInfo, ...]
     """Every connected registration, oldest first."""
     held: Mapping[PodUid, AllocatedByContainer]

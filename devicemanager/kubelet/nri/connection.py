@@ -31,8 +31,10 @@ from protos import ttrpc
 __all__ = ["CallFailed", "Connection", "Disconnected", "Handlers"]
 
 Handlers = Mapping[str, Callable[[Any], Any]]
-"""Functions by method name. A function gets the request message and returns the response message.
-If it raises ValueError, the call fails with the text of the error."""
+"""Mapping from the name of an RPC method to the function that serves calls of this method.
+
+The function gets the request message and returns the response message. If it raises ValueError, the
+call fails with the text of the error."""
 
 _INVALID_ARGUMENT, _UNIMPLEMENTED, _UNKNOWN = 3, 12, 2  # status codes of gRPC
 _CHUNK = 1 << 16
@@ -49,10 +51,11 @@ class Disconnected(Exception):
 
 
 class Connection:
-    """One side of a connection. Thread-safe.
+    """One side of a connection between a runtime and a plugin. Thread-safe.
 
-    ``serves`` and ``calls`` are names of services: a runtime serves Runtime and calls Plugin. A
-    call of a method that is not in ``handlers`` fails as unimplemented.
+    ``serves`` is the name of the service on this side, ``calls`` that of the service on the other
+    side. For a runtime, these are ``Runtime`` and ``Plugin``. A call of a method that is not in
+    ``handlers`` fails as unimplemented.
     """
 
     def __init__(

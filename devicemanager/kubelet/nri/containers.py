@@ -1,4 +1,7 @@
-"""Pods and containers as NRI messages, and the changes of plugins to them. Does no I/O."""
+"""Convert pods and containers to NRI messages, and apply the changes that plugins request.
+
+This module does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def _mount_message(mount: Mapping[str, Any]) -> nri.Mount:
 
 
 def adjust(container: nri.Container, change: nri.ContainerAdjustment) -> None:
-    """Apply the adjustment of a plugin to the message of the new container."""
+    """Change ``container``, the message about a new container, as a plugin requests."""
     _put(container.env, [f"{each.key}={each.value}" for each in change.env], _name)
     _put(container.mounts, change.mounts, lambda each: each.destination)
     _put(container.linux.devices, change.linux.devices, lambda each: each.path)

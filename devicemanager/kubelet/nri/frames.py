@@ -18,9 +18,9 @@ import attrs
 __all__ = ["PLUGIN", "REQUEST", "RESPONSE", "RUNTIME", "Decoder", "FrameError", "Message", "encode"]
 
 PLUGIN: Final = 1
-"""Channel of the service Plugin, which the plugin serves."""
+"""Channel number of the service ``Plugin``, which the plugin serves."""
 RUNTIME: Final = 2
-"""Channel of the service Runtime, which the runtime serves."""
+"""Channel number of the service ``Runtime``, which the runtime serves."""
 REQUEST: Final = 1
 RESPONSE: Final = 2
 
@@ -37,7 +37,7 @@ class FrameError(Exception):
 
 @attrs.frozen
 class Message:
-    """A request or a response; both have the stream number that the caller has chosen."""
+    """A request or a response. A response has the stream number of its request."""
 
     channel: int
     stream: int

@@ -65,9 +65,10 @@ class NriPlugin:
 class PluginServer:
     """Server on the runtime's socket, with the connected plugins. Thread-safe.
 
-    ``synchronize`` is called with each plugin that has been configured. The function must call the
-    plugin's Synchronize, and then ``add`` with the plugin. ``update`` serves UpdateContainers.
-    ``report`` is called with one line of text each time a plugin connects, disconnects or fails.
+    The function ``synchronize`` is called with each plugin that has been configured. It must call
+    the plugin's Synchronize, and then pass the plugin to ``add``. The function ``update`` responds
+    to the plugins' calls of UpdateContainers. The function ``report`` is called with one line of
+    text each time a plugin connects, disconnects or fails.
     """
 
     def __init__(
@@ -167,7 +168,10 @@ class PluginServer:
             return None
 
     def add(self, plugin: NriPlugin) -> None:
-        """Add a synchronized plugin, which from now on gets events. Raises Disconnected."""
+        """Add a synchronized plugin. From now on the plugin gets events.
+
+        Raises Disconnected if the plugin's connection has ended.
+        """
         with self._changed:
             if plugin.connection not in self._connections:
                 raise Disconnected("the connection has ended")

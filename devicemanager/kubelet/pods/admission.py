@@ -36,13 +36,14 @@ class ContainerOutcome:
     error: str = ""
     """The error if the start of the container failed; otherwise empty."""
     claims: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Devices of the claims that the container uses, as ``pool/device``, by claim. The claims are
-    the pod's structured claims (docs/claims.md); without these, its ResourceClaims of DRA."""
+    """Devices of the claims that the container uses: claim name → devices as ``pool/device``. The
+    claims are the structured claims of the pod (docs/claims.md). If it has none, they are its
+    ResourceClaims."""
     # A function instead of the settings: merging decodes the plugins' responses, and most tests
     # never read the settings.
     merging: Callable[[], RunOptions] | None = attrs.field(default=None, repr=False, eq=False)
-    """Function that merges the container's settings by the rules of the kubelet version. None if
-    these rules are the same as in the newest version."""
+    """Function that returns the merged settings of the container, as the simulated kubelet version
+    merges them. None if this version merges settings like the newest version."""
 
     @property
     def devices(self) -> dict[str, list[str]]:
@@ -51,7 +52,7 @@ class ContainerOutcome:
 
     @property
     def run_options(self) -> RunOptions:
-        """The merged settings of all resources of the container.
+        """The container's settings, merged from the plugins' Allocate responses.
 
         Raises WireError if a plugin's response cannot be parsed.
         """
@@ -76,7 +77,7 @@ class ContainerOutcome:
 
 
 class NoContainers(dict[str, Any]):
-    """The value of ``containers`` for a rejected pod: an empty dict. A lookup raises KeyError with
+    """Empty dict that a rejected pod has as ``Admission.containers``. A lookup raises KeyError with
     the reason of the rejection."""
 
     def __init__(self, rejection: str) -> None:
@@ -121,10 +122,11 @@ class Admission:
     explaining: Callable[[], AdmissionExplanation] | None = attrs.field(
         default=None, repr=False, eq=False
     )
-    """Function that returns the explanation; None if the pod was rejected before allocation."""
+    """Function that returns the explanation. The field is None if the pod was rejected before
+    allocation."""
     undecided: bool = False
-    """True if the pod was rejected because the search for devices for its structured claims stopped
-    at a limit. The claims may still fit."""
+    """True if the pod was rejected because the search for devices for its structured claims reached
+    a limit. A longer search might have found devices."""
 
     @property
     def uid(self) -> str:

@@ -122,7 +122,8 @@ class ContainerLifecycle:
         finish: Callable[[PodRecord, Phase], None],
         remove: Callable[[PodRecord], None],
     ) -> None:
-        """``finish`` sets a pod's final phase, ``remove`` deletes a pod; both free its devices."""
+        """``finish`` sets a pod's final phase. ``remove`` deletes a pod. Both functions free the
+        devices of the pod."""
         self._store = store
         self._containers = containers
         self._clock = clock
@@ -301,9 +302,9 @@ class ContainerLifecycle:
     def resume(self, record: PodRecord) -> None:
         """Continue with a pod whose containers an earlier kubelet instance started.
 
-        Containers that wait for a restart are started. Containers that exited in the meantime are
-        started if the restartPolicy requires it. If the pod is being deleted, its grace period
-        begins again instead.
+        If the pod is being deleted, its grace period begins again, and no container is started.
+        Otherwise, containers that wait for a restart are started. Containers that exited in the
+        meantime are started if the restartPolicy requires it.
         """
         grace = record.deletion_grace
         if grace is not None:

@@ -238,7 +238,8 @@ class Containers:
     def is_gone(self, record: PodRecord) -> bool:
         """True if the pod was deleted.
 
-        Also frees devices and claims that were allocated to the pod after its deletion.
+        Devices and claims can be allocated to a pod after its deletion, by a start that was still
+        in progress. This method frees them.
         """
         current = self._store.get(record.pod.uid)
         if current is None:

@@ -1,4 +1,7 @@
-"""Merge plugins' responses into the settings of a container, as the kubelet version does."""
+"""Merge the Allocate responses of plugins into the settings of a container.
+
+The rules are those of the simulated kubelet version.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 
 
 def merged_options(held: Mapping[ResourceName, AllocatedDevices]) -> RunOptions:
-    """Merge the settings in the Allocate responses for a container's resources.
+    """Return a container's settings, merged from the Allocate responses for its resources.
 
     Raises WireError if a stored response cannot be parsed.
     """
@@ -53,7 +56,7 @@ class CdiRules:
     def options(
         self, held: Mapping[ResourceName, AllocatedDevices], pod: PodUid, container: ContainerName
     ) -> RunOptions:
-        """Merge the settings of a container's resources, with CDI devices as these rules require.
+        """Return a container's merged settings, with CDI devices as these rules require.
 
         Raises WireError if a stored response cannot be parsed.
         """
@@ -74,7 +77,7 @@ class CdiRules:
     ) -> Callable[[], RunOptions] | None:
         """Return a function that merges a container's settings by these rules.
 
-        Returns None if the rules change nothing, so that ``merged_options`` is sufficient.
+        Returns None if ``merged_options`` gives the same result as these rules.
         """
         if self.uses and not self.annotates:
             return None

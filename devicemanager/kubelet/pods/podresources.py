@@ -2,15 +2,16 @@
 
 Theory of operation. The server calls ``version()`` for each request, and ``pods()`` only if the
 version has changed. Usually only one pod of many has changed, so ``_build`` does work only for
-changed pods. It stores parallel sequences of the last result (pods, UIDs, versions, values), and
-aligns them with the current pods (``Reuse``). It compares all versions in one fast pass
-(``unequal``), and builds values only for pods with a new version. Values of unchanged pods stay the
-same objects, and the server reuses their encoded bytes.
+changed pods. The entry of a pod is its ``podresources.Pod``. ``_build`` stores the pods of the last
+result, with their UIDs, versions and entries, and aligns them with the current pods (``Reuse``). It
+compares all versions in one fast pass (``unequal``), and builds entries only for pods with a new
+version. Entries of unchanged pods stay the same objects, and the server reuses their encoded bytes.
 
-A pod's version changes with its allocations, its claims and the shared CPUs. It is a sum of
-counters that only grow, except those of claims: they fall to 0 when the pod has no more claims, and
-are therefore in higher bits of the sum. Versions are read before the data: if the data changes in
-between, the next request reads it again.
+A pod's version changes with its allocations, its claims and the shared CPUs. The version is the sum
+of a counter for each. The counter of the claims falls to 0 when the pod has no more claims; the
+other counters only grow. The sum has the counter of the claims in its higher bits, so a fall of
+this counter cannot hide the growth of the others. Versions are read before the data: if the data
+changes in between, the next request reads it again.
 
 Lock order: the source's lock, then the state's. Claims are read without the state's lock.
 """
@@ -74,8 +75,8 @@ class ClaimSource(Protocol):
 class PodSource:
     """A ``podresources.Source`` that reads the device manager's state; thread-safe.
 
-    The value of a pod stays the same object until the pod changes, so each value is encoded only
-    once.
+    The ``podresources.Pod`` of a pod stays the same object until the pod changes, so the server
+    encodes it only once.
     """
 
     def __init__(
@@ -90,14 +91,14 @@ class PodSource:
         claims: Sequence[ClaimSource] = (),
         free_inactive: Callable[[], None] = lambda: None,
     ) -> None:
-        """``pod_level``, ``allocatable_unhealthy`` and ``shared_cpus`` select the behaviour of a
-        kubelet version.
+        """Three arguments are True or False depending on the simulated kubelet version.
 
-        ``pod_level`` adds CPUs and memory of pods with pod-level resources.
-        ``allocatable_unhealthy`` counts unhealthy devices as allocatable. ``shared_cpus`` lists
-        the shared CPU pool for containers without exclusive CPUs.
+        With ``pod_level``, the CPUs and memory of pods with pod-level resources are listed. With
+        ``allocatable_unhealthy``, unhealthy devices count as allocatable. With ``shared_cpus``,
+        containers without exclusive CPUs have the CPUs of the shared pool.
 
-        ``free_inactive`` frees the devices of inactive pods and is called for every request.
+        The function ``free_inactive`` frees the devices of inactive pods. It is called for every
+        request.
         """
         # Without exclusive CPUs there is no shared pool.
         self._shared_cpus = shared_cpus and bool(state.hint_providers)

@@ -116,13 +116,14 @@ class PodRecord:
     pull_fails: bool = False
     """True if the images of the containers cannot be pulled."""
     init_exit_code: int = 0
-    """Exit code of init containers that are not sidecars."""
+    """Exit code with which the pod's init containers end, except sidecars."""
     responses: Responses | None = None
-    """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``, if given."""
+    """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``; None for
+    ``NO_RESPONSES``: an empty log, and every command or forwarded connection is rejected."""
     resize: Resize | None = None
     """The pod's pending resize and its resize in progress; None if the pod has neither."""
     resize_waits: bool = False
-    """True if a resize stays in progress until ``complete_resize``."""
+    """True if a resize stays in progress until ``complete_resize`` is called."""
 
     @property
     def is_active(self) -> bool:
@@ -146,8 +147,8 @@ class PodRecord:
         )
 
     def context(self, sources_ready: bool, quirks: frozenset[str]) -> AdmissionContext:
-        """Return what the kubelet knows at the admission of this pod: ``sources_ready``, and the
-        containers that are running or have completed.
+        """Return what the kubelet knows at the admission of this pod: which containers are running
+        or have completed, and whether all pods of the node are known (``sources_ready``).
 
         With quirk Q27 (a kubelet bug), a container that was restarted counts as not running.
         """
@@ -337,10 +338,10 @@ class PodStore:
     """
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
-        """``names`` has the names of pods that only the checkpoint knows, by UID."""
+        """``names`` maps the UIDs of pods that are only in the checkpoint to their names."""
         # Reentrant: methods call each other, and workers hold it during several calls.
         self.lock = threading.RLock()
-        """Guards the fields below and the fields of the records."""
+        """Lock for the state of the store and for the fields of all records."""
         self._names = names or {}
         self._records: dict[PodUid, PodRecord] = {}
         # Sorted by name, because PodResources lists pods in this order.
@@ -349,12 +350,12 @@ class PodStore:
         self._version = 0
         self._snapshot: PodSnapshot | None = None
         self.containers_survive = True
-        """True if the containers of pods that only the checkpoint knows are still running; False
+        """True if the containers of pods that are only in the checkpoint are still running; False
         after a reboot."""
         self.cpu_counter: CpuCounter | None = None
         """Counter of the node's CPU time; None if the CPU time is not known."""
         self.node_labels: Callable[[], Mapping[str, str]] = dict
-        """Returns the labels of the Node object; empty outside of a cluster."""
+        """Function that returns the labels of the Node object; no labels outside of a cluster."""
 
     def records(self) -> tuple[PodRecord, ...]:
         """Return the records of all pods, in the order in which they were added."""

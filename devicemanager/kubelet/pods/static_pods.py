@@ -16,8 +16,8 @@ Therefore the caller waits for an action for half a second. A slower action cont
 background, and only later actions of the same file wait for it.
 
 Two files can have pods with the same UID. The first file keeps the UID. The second file waits
-(``wanted_uid``) until the pod of the first file has been terminated. Another thread reports this
-with ``wake``.
+(``wanted_uid``) until the pod of the first file has been terminated. The thread that terminates
+this pod then calls ``wake``.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class _File:
     pending: bool = False
     """True until the admission of the pod has returned."""
     complaint: str = ""
-    """Error of the current contents for people; empty if they are valid."""
+    """Readable error of the file's current contents; empty if the contents are valid."""
     unreadable: bool = False
     """True if the file cannot be read for lack of permissions."""
     wanted_uid: str | None = None
@@ -156,7 +156,7 @@ class _File:
 class ManifestFiles:
     """The manifest files of a directory and their pods. Only one thread at a time may call methods.
 
-    ``owner`` admits and terminates the pods. The methods of ``owner`` and ``report`` are called on
+    ``owner`` admits and terminates the pods. ``report`` and the methods of ``owner`` are called on
     several threads, but never on two threads at once for the same file.
     """
 
@@ -355,7 +355,7 @@ class ManifestFiles:
 class StaticPods(FollowedDirectory):
     """Watcher of a manifest directory from ``start`` to ``stop``; a context manager.
 
-    ``owner`` admits and terminates the pods. The methods of ``owner`` and ``report`` are called on
+    ``owner`` admits and terminates the pods. ``report`` and the methods of ``owner`` are called on
     threads of this object, but never on two threads at once for the same file.
 
     A file is read when it is complete: when its writer closes it, or when it is moved or linked

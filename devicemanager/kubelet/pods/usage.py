@@ -54,9 +54,9 @@ class NodeStats:
 
 
 def node_stats(store: PodStore, now: float) -> NodeStats | None:
-    """Return the usage at ``now``, in seconds since the epoch.
+    """Return the usage of the node and its pods at the time ``now`` (seconds since the epoch).
 
-    Return None for a node that is not in a cluster, because only ``devicemanager join`` sets usage.
+    Return None for a node that is not in a cluster: only ``devicemanager join`` gives pods a usage.
     """
     with store.lock:
         if store.cpu_counter is None:

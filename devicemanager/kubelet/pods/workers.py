@@ -17,9 +17,10 @@ The events of a pod are therefore in this order: ADMITTED or REJECTED, starts, e
 TERMINATED. Claims are allocated before devices, and are freed if the admission fails later.
 
 After a restart, ``readmit`` repeats all admissions in their original order. A pod keeps the devices
-that it has in the checkpoint. Unknown pods keep their devices until every pod of the checkpoint is
-known again (``_check_sources``). The caller can declare earlier with ``sources_ready`` that all
-pods are known. This frees the devices of pods that exist only in the checkpoint.
+that it has in the checkpoint. A pod that is only in the checkpoint also keeps its devices, until
+every pod of the checkpoint is known again (``_check_sources``). The caller can declare earlier with
+``sources_ready`` that all pods are known. This frees the devices of pods that are only in the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -227,7 +228,8 @@ class PodWorkers:
     def readmit(self, order: Iterable[PodRecord] | None = None) -> None:
         """Admit every pod again after a restart, and start containers that do not run any more.
 
-        ``order`` yields all records; by default, they are in the order of the first admissions.
+        The pods are admitted in the order of the records in ``order``. By default, this is the
+        order of their first admissions.
         """
         records = self._store.records()
         # The pods are not all known yet, even if the checkpoint was lost.
@@ -669,7 +671,7 @@ class PodWorkers:
         )
 
     def claim_devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
-        """Return the devices of a container as ``pool/device``, by claim."""
+        """Return the devices of a container: claim name → devices as ``pool/device``."""
         # A pod has claims of one kind; the other manager knows none of it.
         return self._claims.devices(pod, container) or self._dra.devices(pod, container)
 

@@ -15,7 +15,7 @@ Threads:
 
 * One event loop (``event_loop``) for everything that waits: dialing, handshakes, backoff. A
   thousand plugins that never answer need no further threads.
-* One thread per connected plugin, which reads its lists.
+* One thread per connected plugin. The thread reads the plugin's device lists.
 * A small pool for everything that can block: callbacks, events, closing a channel.
 
 Invariants:

@@ -74,8 +74,8 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
 
 
 def not_connected(details: str) -> str:
-    """Replace gRPC's text about a socket without a listener by the kubelet's text; return any other
-    text unchanged."""
+    """Return the kubelet's text if ``details`` is gRPC's text about a socket on which no process
+    listens. Return any other text unchanged."""
     for pattern in _NOT_CONNECTED:
         if found := re.search(pattern, details):
             error = found["error"].lower()
@@ -377,9 +377,10 @@ class Connection:
     # -- calls -----------------------------------------------------------------------
 
     def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
-        """Call Allocate for one container, and return the container responses as bytes.
+        """Call Allocate for one container, and return all ``container_responses``, each as bytes.
 
-        The checkpoint stores these bytes. Raises ``RpcError`` if the call fails.
+        A correct plugin returns one. The checkpoint stores its bytes. Raises ``RpcError`` if the
+        call fails.
         """
         request = dp.AllocateRequest()
         request.container_requests.add(devices_ids=device_ids)
@@ -404,7 +405,8 @@ class Connection:
     ) -> tuple[DeviceId, ...]:
         """Call GetPreferredAllocation for one container, and return the preferred device IDs.
 
-        Returns no IDs if the response has no containers. Raises ``RpcError`` if the call fails.
+        Returns no IDs if the field ``container_responses`` is empty. Raises ``RpcError`` if the
+        call fails.
         """
         wanted = dp.ContainerPreferredAllocationRequest(
             available_deviceIDs=available,

@@ -92,8 +92,8 @@ class Dialer:
 def leaves_enough(descriptor: int, limit: int) -> bool:
     """True if enough file descriptors are free after ``descriptor`` was opened.
 
-    ``limit`` is the number of file descriptors that the process can have. At least 64 of them must
-    stay free. If ``limit`` is below 256, a quarter must stay free.
+    ``limit`` is the number of file descriptors that the process can have. At least 64 of these, or
+    a quarter if ``limit`` is below 256, must stay free.
     """
     return descriptor < limit - min(_RESERVE, limit // 4)
 

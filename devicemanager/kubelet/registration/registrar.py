@@ -443,9 +443,9 @@ class Registrar:
         self._loop.stop()
 
     def stop(self) -> None:
-        """Cancel all tasks, and wait for connections that the device manager does not have yet.
+        """Cancel all tasks, and wait until the connections of unfinished registrations have ended.
 
-        The device manager closes the other connections.
+        The device manager closes the connections that it already has.
         """
         self.interrupt()
         with self._lock:
@@ -457,9 +457,9 @@ class Registrar:
 
 
 def shown(name: str) -> str:
-    """Shorten a name for use in messages: cut it after 512 characters and append ``...``.
+    """Return a name for use in messages.
 
-    A shorter name is returned unchanged.
+    A name of more than 512 characters is cut to 512 characters, followed by ``...``.
     """
     return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
 

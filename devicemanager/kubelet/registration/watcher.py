@@ -61,8 +61,8 @@ implements(InjectionPoint.NOTIFICATION, {Effect.REJECT_NOTIFICATION, Effect.FAIL
 
 GET_INFO_TIMEOUT = 1.0
 NOTIFY_TIMEOUT = 5.0
-"""Timeouts of GetInfo and NotifyRegistrationStatus, in seconds (pluginmanager/operationexecutor,
-v1.32)."""
+"""Timeout of NotifyRegistrationStatus in seconds. ``GET_INFO_TIMEOUT`` is the timeout of GetInfo.
+Both are as in the kubelet (pluginmanager/operationexecutor, v1.32)."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 122.0
 """The first and the longest wait before a failed registration is retried, in seconds. The wait
 doubles (``exponentialbackoff``, v1.32)."""

@@ -160,7 +160,7 @@ def _mode(at: str, mode: str, count: int) -> Errors:
 
 
 def selectors(at: str, values: list[_Object] | None, compile_: Compile) -> Errors:
-    """Check the selectors of a request or a class."""
+    """Check the selectors of a request or a DeviceClass."""
 
     def check(path: str, selector: _Object) -> Errors:
         cel = selector.get("cel")
@@ -198,7 +198,7 @@ def _constraint(at: str, constraint: _Object, names: RequestNames) -> Errors:
 
 
 def configuration(at: str, config: _Object) -> Errors:
-    """Check the configuration of a claim, a class or an allocation."""
+    """Check one configuration of a claim, a DeviceClass or an allocation."""
     opaque = config.get("opaque")
     if opaque is None:
         yield required(f"{at}.opaque")
@@ -222,7 +222,7 @@ def raw_object(at: str, value: Any, most: int) -> Errors:
 
 
 def class_spec(spec: _Object, old: _Object | None, compile_: Compile) -> Errors:
-    """Check the spec of a class. Expressions are compiled only if the selectors change."""
+    """Check the spec of a DeviceClass. Compile its CEL expressions only if its selectors change."""
     chosen = spec.get("selectors")
     is_stored = old is not None and old.get("selectors") == chosen
     yield from selectors("spec.selectors", chosen, accept if is_stored else compile_)
@@ -241,8 +241,9 @@ def accept(_: str) -> None:
 def admin_access(at: str, wanted: Iterable[tuple[int, Any]], *, is_allowed: bool) -> Errors:
     """Check that admin access is requested only in a namespace with the label ``ADMIN_LABEL``.
 
-    ``wanted``: for each item of the list ``at``, its index and its value of ``adminAccess``. The
-    items are requests or results. ``is_allowed``: True if the namespace has the label.
+    ``at``: path of a list of requests or of allocation results. ``wanted``: pairs of index and
+    ``adminAccess``, one for each item of this list. ``is_allowed``: True if the namespace has the
+    label.
     """
     for number, value in wanted:
         if value and not is_allowed:

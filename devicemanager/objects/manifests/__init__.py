@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 Source = Mapping[str, Any] | str | Path | Pod | object
-"""A decoded manifest, YAML text, a path (Path or string), a ``kubernetes`` V1Pod, or a core Pod."""
+"""A pod manifest as a mapping, as YAML text, or as a path (Path or string); or a pod as a V1Pod of
+the package ``kubernetes``, or as a ``core.pods.Pod``."""
 
 _EXPECTED = "invalid manifest: expected a dict, YAML text, a path or a V1Pod"
 
@@ -70,7 +71,8 @@ def document(source: Source) -> Mapping[Any, Any] | str:
     """Return the manifest of ``source``, as a mapping or as text, without validating it.
 
     Clients use this to send a manifest to another program. Raises ManifestError for an invalid
-    source, and for a core Pod, which cannot be converted back to its manifest.
+    source. Also raises ManifestError for a ``core.pods.Pod``, because it cannot be converted back
+    to a manifest.
     """
     if isinstance(source, Mapping):
         return source
@@ -125,10 +127,10 @@ def _from_client(pod: object) -> Mapping[Any, Any]:
 
 
 def bound_pod(found: Mapping[str, Any]) -> Pod:
-    """Return the pod of an API server's Pod object. Ignore unknown fields.
+    """Convert a Pod object from an API server to a ``core.pods.Pod``. Ignore unknown fields.
 
-    The API server has validated the object and can be newer than the list of known fields, so an
-    unknown field is not an error. Raises ManifestError for a malformed Pod.
+    The API server has validated the object, and can be newer than the list of known fields. An
+    unknown field is therefore not an error. Raises ManifestError for a malformed Pod.
     """
     try:
         return pod_from(

@@ -21,10 +21,9 @@ _EXTENDED = "extendedResourceClaimStatus"
 def read_pod_claims(
     items: object, check_label: CheckName, check_subdomain: CheckName
 ) -> dict[str, str | None]:
-    """Return the name of the ResourceClaim for each entry of ``spec.resourceClaims``, by entry
-    name.
+    """Parse ``spec.resourceClaims`` into a mapping: name of the entry → name of the ResourceClaim.
 
-    The name is None for an entry with a template. Raises FieldError with a path below ``spec``.
+    The value is None for an entry with a template. Raises FieldError with a path below ``spec``.
     """
     found: dict[str, str | None] = {}
     for index, item in enumerate(_items("resourceClaims", items)):
@@ -119,7 +118,8 @@ class ExtendedClaim(NamedTuple):
 def read_extended_resource_claim(status: object) -> ExtendedClaim:
     """Return the claim that provides a pod's extended resources, from the status of the pod.
 
-    The name is None if the status names no claim. Raises FieldError with a path below ``status``.
+    The result has the name None if the status names no claim. Raises FieldError with a path below
+    ``status``.
     """
     claim = _mapping(_mapping(status, "").get(_EXTENDED), _EXTENDED)
     name = claim.get("resourceClaimName")
@@ -143,10 +143,10 @@ def read_extended_resource_claim(status: object) -> ExtendedClaim:
 
 
 def read_claim_statuses(status: object) -> dict[str, str | None]:
-    """Return the name of the ResourceClaim for each entry of ``status.resourceClaimStatuses``.
+    """Parse ``status.resourceClaimStatuses``: name of the entry → name of the ResourceClaim.
 
-    The keys are the names of the entries. The value is None if the pod needs no claim. Raises
-    FieldError with a path below ``status``.
+    The value is None for an entry that needs no claim. Raises FieldError with a path below
+    ``status``.
     """
     found: dict[str, str | None] = {}
     items = _mapping(status, "").get("resourceClaimStatuses")

@@ -30,9 +30,9 @@ def load_documents(
 ) -> list[object]:
     """Parse the documents of a YAML or JSON text; omit empty documents.
 
-    Raises ManifestError for invalid YAML, and for a text that exceeds a limit: ``max_size``
-    characters (``too_large`` is the error text), ``max_nodes`` values after aliases are
-    expanded, or ``max_items`` items in one list.
+    Raises ManifestError for invalid YAML. Also raises ManifestError for a text with more than
+    ``max_nodes`` values after aliases are expanded, or with more than ``max_items`` items in one
+    list. If the text has more than ``max_size`` characters, the error has the text ``too_large``.
     """
     if len(text) > max_size:
         raise ManifestError(too_large)

@@ -35,10 +35,11 @@ ClaimSources = Mapping[str, Any] | str | Path | Iterable[Any] | object
 _GROUP = "resource.k8s.io/"
 _VERSIONS = ("v1", "v1beta2", "v1beta1")
 OFFERED = ("ResourceSlice", "DeviceClass", "ResourceClaimTemplate")
-"""Kinds of ``resource.k8s.io`` that a MockKubelet can have without an API server, except
-ResourceClaim."""
+"""Kinds in ``resource.k8s.io``, except ResourceClaim, whose objects a test can pass to a
+MockKubelet without an API server."""
 DRA_KINDS = ("ResourceClaim", *OFFERED)
-"""All kinds of ``resource.k8s.io`` that a MockKubelet can have without an API server."""
+"""Kinds in ``resource.k8s.io`` whose objects a test can pass to a MockKubelet without an API
+server."""
 _EXPECTED = "invalid ResourceClaim: expected a dict, YAML text, a path or a client's object"
 
 

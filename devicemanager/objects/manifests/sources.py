@@ -36,9 +36,9 @@ def path_in(text: str) -> Path | None:
 
 
 def text_of(source: str | Path) -> str:
-    """Return the text of a manifest: ``source`` itself, or the content of the file at this path.
+    """Return the text of a manifest. ``source`` is this text, or the path of a file with this text.
 
-    A string can be a text or a path. Raises ManifestError if the file cannot be read. The error
+    A string can be either. Raises ManifestError if the file cannot be read. The error
     names the file.
     """
     path = path_in(source) if isinstance(source, str) else source
@@ -78,9 +78,9 @@ def _sanitizer() -> Any:
 
 
 def client_object(source: object) -> Mapping[str, Any]:
-    """Return an object of the package ``kubernetes`` as JSON values.
+    """Convert an object of the Python package ``kubernetes`` to a mapping of JSON values.
 
-    The fields ``kind`` and ``apiVersion`` are missing if the object does not have them.
+    The mapping has ``kind`` and ``apiVersion`` only if the object has them.
 
     Raises ManifestError if the object cannot be converted.
     """

@@ -30,7 +30,7 @@ class NodeSystemInfo:
     """System information of a node (``status.nodeInfo``)."""
 
     kubelet_version: str = ""
-    """Reported version of the kubelet; empty for the actual version."""
+    """Kubelet version that the node reports; empty for the version that the kubelet simulates."""
     operating_system: str = "linux"
     architecture: str = "amd64"
     os_image: str = "devicemanager"

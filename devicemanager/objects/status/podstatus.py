@@ -319,9 +319,9 @@ def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str
 
 
 def with_allocated(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the Pod object ``found``, with the containers' CPU and memory as in the pod's status.
+    """Return the Pod object ``found``, but with the CPU and memory of its status in its spec.
 
-    While a resize of the pod is not complete, these amounts differ from the amounts in the spec.
+    While a resize of the pod is not complete, the status has other amounts than the spec.
     """
     listed = found["status"].get("containerStatuses") or ()
     listed = [*listed, *(found["status"].get("initContainerStatuses") or ())]

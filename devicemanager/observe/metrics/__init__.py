@@ -1,9 +1,11 @@
-"""Metrics of a mock kubelet, with the names of the kubelet's version. Needs the extra ``http``.
+"""Prometheus metrics of a mock kubelet. Their names are those of the simulated kubelet version.
+
+The package needs the pip extra ``http``.
 
 Theory of operation. Counters are derived from events and calls; gauges are read on a scrape.
 
-In:  the event stream, the call log and the telemetry of a ``MockKubelet`` (or of a
-     ``NodeInfo``, for gauges only).
+In:  the event stream, the call log and the telemetry of a ``MockKubelet``; or only
+     the telemetry of a ``NodeInfo``, which gives only gauges.
 Out: Prometheus text, or a ``CollectorRegistry`` for users of ``prometheus_client``.
 
 ``reader`` subscribes to events and calls, and the publishing thread appends them to a queue. On a

@@ -1,4 +1,4 @@
-"""Convert the counts of a kubelet to the metrics of its version."""
+"""Convert the counts of a kubelet to the metrics of the simulated kubelet version."""
 
 from __future__ import annotations
 
@@ -137,7 +137,10 @@ def of_admissions(tally: Tally, names: Iterable[str]) -> Iterator[Metric]:
 
 
 def of_pod_resources(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
-    """Yield the counters of PodResources calls, from counts by metric name and API version."""
+    """Yield the counters of PodResources calls.
+
+    ``counts`` maps pairs of metric name and API version to the number of calls.
+    """
     by_name: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for (name, version), count in counts.items():
         by_name.setdefault(name, []).append(({"server_api_version": version}, count))
@@ -149,8 +152,8 @@ def of_pods_api(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
     """Yield the counters of calls to the Pods API, and of events that ended a watch because its
     queue was full.
 
-    ``counts`` has the number of calls or events, by metric name and status code of the calls. For
-    events, the code is empty.
+    ``counts`` maps pairs of metric name and status code to the number of calls. For the number of
+    events, the status code is empty.
     """
     by_name: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for (name, code), count in counts.items():
@@ -193,8 +196,8 @@ def of_resources(
 ) -> Iterator[Metric]:
     """Yield the start times of containers, and gauges that report errors of the scrape.
 
-    ``started`` has tuples of container, pod and namespace, each with a start time. ``errors`` has
-    the names of the gauges for errors. The value of these gauges is always 0, which means success.
+    ``started`` has pairs: a tuple of container, pod and namespace, and the start time. ``errors``
+    has the names of the gauges for errors. These gauges are always 0, which means success.
     """
     yield _gauge(
         "container_start_time_seconds",

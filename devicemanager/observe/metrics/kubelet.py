@@ -21,9 +21,10 @@ __all__ = ["KubeletMetrics", "gpu_text", "node_text", "resource_text"]
 class KubeletMetrics(Collector):
     """Collector of a kubelet's metrics. Thread-safe.
 
-    It counts events and calls from its creation until ``close``. ``registry`` contains only these
-    metrics. ``wake`` is called when many events are queued. ``wake`` must return immediately, and
-    make another thread call ``catch_up`` soon. No method waits for a plugin.
+    It counts events and calls from its creation until ``close``. The attribute ``registry``
+    contains only the metrics of this kubelet. The function ``wake`` is called when many events are
+    queued. It must return immediately, and make another thread call ``catch_up`` soon. No method
+    waits for a plugin.
     """
 
     def __init__(self, kubelet: MockKubelet, wake: Callable[[], None] | None = None) -> None:

@@ -34,7 +34,7 @@ MOST_RESOURCES: Final = 1000
 """Maximum number of resource names that are used as labels. Plugins choose the names, and each name
 uses memory here and in every system that stores the metrics."""
 OTHERS: Final = "(others)"
-"""Label for all resources above the maximum; it is not a valid resource name."""
+"""Label for all resources beyond ``MOST_RESOURCES``. It is not a valid resource name."""
 
 # ``admissionRejectionReasons`` (pkg/kubelet/kubelet.go, v1.32), without the reasons that a mock
 # kubelet never uses.
@@ -121,8 +121,9 @@ Observation = Registered | Allocated | Admitted | Prepared | DriverCalled
 class Tally:
     """Counts and histograms of observations. Not thread-safe.
 
-    The arguments describe the Topology Manager. ``aligns``: it has a policy other than ``none``.
-    ``guarantees``: its policy is ``single-numa-node``. ``per_pod``: its scope is ``pod``.
+    The arguments describe the Topology Manager. ``aligns``: True for any policy except ``none``.
+    ``guarantees``: True for the policy ``single-numa-node``. ``per_pod``: True for the scope
+    ``pod``.
     """
 
     def __init__(self, *, aligns: bool, guarantees: bool, per_pod: bool) -> None:
@@ -138,7 +139,8 @@ class Tally:
         self.aligned = 0
         self.not_aligned = 0
         self.prepared: dict[tuple[str, bool], Histogram] = {}
-        """Durations in seconds. The key has the operation, and True if it failed."""
+        """Durations in seconds. A key is a pair: the operation, and True if the operation
+        failed."""
         self.driver_calls: dict[tuple[str, str, str], Histogram] = {}
         """Durations in seconds, by driver, RPC and status code."""
 

@@ -38,10 +38,11 @@ class _Strip:
 
 
 def cells(view: NodeView, shown: Shown, width: int) -> Rows[_Strip]:
-    """Return strips of cells, one strip for each NUMA node of each resource.
+    """Return strips of cells, which show the states of devices as characters.
 
-    A cell shows the state of a device. If the pane fills the screen, long strips are divided so
-    that each device has a cell.
+    Each NUMA node of each resource has a strip. A strip in the overview shows only the shares of
+    the states if it has more devices than cells. If the pane fills the screen, such a strip is
+    divided into several strips, in which each device has a cell.
     """
     # The overview has one line per NUMA node, so that all resources fit on a screen.
     step = _cells_width(width) if shown.whole else None
@@ -140,8 +141,8 @@ def counted(
 ) -> Text:
     """Return the number of devices in each state as text, omitting states without devices.
 
-    ``states`` has the state of each device. ``more`` has further sequences of states, which are
-    added to the same counts. ``words``: True to name the states.
+    ``states`` has the state of each device. ``more`` has sequences of states of further devices,
+    which are counted, too. ``words``: True to write the names of the states after the numbers.
     """
     parts = []
     for state in _COUNTED:

@@ -63,7 +63,7 @@ class ScreenState:
 
 
 def keys(data: bytes) -> Iterator[str]:
-    """Yield the keys in ``data``, which has the bytes of one read from the terminal.
+    """Yield the pressed keys. ``data`` has the bytes that one read from the terminal returned.
 
     A key is a character, or a name such as ``up``. An unknown escape sequence has the name
     ``unknown``.

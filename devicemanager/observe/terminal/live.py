@@ -95,7 +95,7 @@ class LiveView:
         is restored. Without ``lines`` no events are shown. ``about`` is shown below the help."""
         self.terminal = terminal
         self.notice = ""
-        """A message of the program in the second line; empty for none."""
+        """A message of the program, for the second line of the screen; empty for no message."""
         self._get_view = get_view
         self._ended = ended
         self._lines = lines
@@ -137,7 +137,7 @@ class LiveView:
             self.terminal.close()
 
     def say(self, notice: str) -> None:
-        """Show a message in the second line. An empty message removes the line."""
+        """Show a message in the second line of the screen. An empty message removes this line."""
         self.notice = notice
         self.wake()
 

@@ -59,7 +59,7 @@ class Shown:
     """Data that rows show in addition to the view: log lines, the time and glyphs."""
 
     lines: Sequence[LogLine] | None = None
-    """Lines of the event log, oldest first; None if there is no event source."""
+    """Lines of the event log, oldest first; None if the view has no event log."""
     now: float = 0.0
     """Current time in seconds since the epoch, to compute how long a call has been in progress."""
     glyphs: Glyphs = UNICODE
@@ -73,9 +73,9 @@ class Rows(Generic[T]):
 
     items: Sequence[T]
     words: Callable[[T], str]
-    """Returns the text of an item. The filter searches this text."""
+    """Function that returns the text of an item. The filter searches this text."""
     line: Callable[[T, int], Text]
-    """Renders an item as a line of at most the given number of cells."""
+    """Function that renders an item as a line of at most the given number of cells."""
 
     def __len__(self) -> int:
         return len(self.items)

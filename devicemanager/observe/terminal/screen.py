@@ -22,7 +22,7 @@ __all__ = ["Screen", "View", "draw", "whole"]
 _WIDE = 150
 
 View: TypeAlias = NodeView | ClusterView
-"""View that the screen shows: of one node or of a cluster."""
+"""Data that the screen shows: the view of one node or the view of a cluster."""
 
 _HELP = """\
 Tab          next pane; Shift-Tab: previous pane
@@ -54,8 +54,8 @@ class Subject(Protocol):
         """Help for the number keys of the panes, one line per key."""
 
     def is_available(self, pane: Pane, shown: Shown) -> bool:
-        """True if the pane can be shown. False if the view's source does not report its content,
-        or if it is a DRA pane and the node has no drivers, claims or slices."""
+        """True if the pane can be shown. False if the view's source does not report the content of
+        the pane. Also False for the DRA panes of a node without drivers, claims and slices."""
 
     def header(self) -> Text:
         """Return the first line of the screen."""

@@ -163,8 +163,8 @@ class Terminal:
         self._stale = True
 
     def read(self) -> bytes | None:
-        """Return the bytes of pressed keys. Return None if there are none, or if the shell owns the
-        terminal. Raises OSError if the terminal is gone."""
+        """Return the bytes of pressed keys. Return None if no key was pressed, or if this process
+        may not read from the terminal now. Raises OSError if the terminal is gone."""
         with self._lock:
             # Checked again, because the shell may have got the terminal after ``poll`` returned.
             if self.input is None or not self._entered or not is_foreground(self.input):

@@ -3,7 +3,8 @@
 Theory of operation. A builder is called repeatedly (``refresh``) and returns the current view.
 ``delta`` compares two views of the same builder.
 
-In:  ``KubeletView``         a ``MockKubelet``: one snapshot, its pods, events and calls;
+In:  the sources that the builders read:
+     ``KubeletView``         a ``MockKubelet``: one snapshot, its pods, events and calls;
      ``PodResourcesView``    List and GetAllocatableResources responses of any kubelet;
      ``ClusterViewBuilder``  the nodes of a cluster in this process.
 Out: a ``NodeView`` or a ``ClusterView`` (``values``, ``cluster``).

@@ -26,9 +26,9 @@ class ResourceTotals:
     name: str
     capacity: int
     allocatable: int
-    """Healthy devices, allocated or not."""
+    """Number of healthy devices, allocated or not."""
     held: int
-    """Allocated devices, healthy or not."""
+    """Number of allocated devices, healthy or not."""
 
 
 @attrs.frozen
@@ -38,8 +38,8 @@ class ClusterNodeView:
     name: str
     ready: bool
     problems: tuple[str, ...]
-    """Reason why the node is not ready, its pressure conditions, and the faults in its
-    annotation."""
+    """Texts: why the node is not ready, the node's pressure conditions, and the faults in the
+    node's annotation."""
     silent: bool
     """True if the node has stopped reporting."""
     resources: tuple[ResourceTotals, ...]
@@ -47,7 +47,7 @@ class ClusterNodeView:
     pods: tuple[tuple[str, int], ...]
     """Number of pods in each phase, sorted by phase."""
     rejection: str
-    """Name, reason and message of the last rejected pod; empty if there was none."""
+    """Name, reason and message of the last rejected pod; empty if no pod was rejected."""
 
 
 @attrs.frozen

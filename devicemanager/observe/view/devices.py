@@ -57,7 +57,7 @@ class Holders:
         return {resource for resource, holders in self._by_resource.items() if holders}
 
     def of(self, resource: ResourceName) -> dict[str, tuple[Holder, ...]]:
-        """Return a copy of the holders of each allocated device of a resource, by device ID."""
+        """Return a mapping from the ID of each allocated device of a resource to its containers."""
         return dict(self._by_resource.get(resource, ()))
 
     def nodes(self, resource: ResourceName, id_: str) -> Nodes:
@@ -106,7 +106,10 @@ class Holders:
 
 
 class Layouts:
-    """The latest layout of each resource. An unchanged layout remains the same object."""
+    """The latest layout of each resource: its device IDs and their NUMA nodes.
+
+    An unchanged layout remains the same object.
+    """
 
     def __init__(self) -> None:
         self._latest: dict[ResourceName, tuple[DeviceIndex, Mapping[str, Nodes], Layout]] = {}

@@ -37,8 +37,8 @@ class Plugins:
         self._views: tuple[PluginView, ...] = ()
 
     def refresh(self, snapshot: ManagerSnapshot | None) -> tuple[PluginView, ...]:
-        """Return the plugins of the snapshot, reusing the objects of unchanged plugins. Return an
-        empty tuple if there is no snapshot."""
+        """Return the plugins in a snapshot of the device manager, reusing the objects of unchanged
+        plugins. Without a snapshot, because the kubelet is stopped, return an empty tuple."""
         self._read_calls()
         before = {(view.resource, view.endpoint, view.stream): view for view in self._views}
         views = [

@@ -98,7 +98,8 @@ class DeviceView:
     """Health as advertised by the plugin; empty for a device that is not listed."""
     numa: tuple[int, ...] | None
     holders: tuple[Holder, ...] = ()
-    """The containers of the device. There are several if containers of a pod reuse the device."""
+    """Containers to which the device is allocated. Several containers of one pod can reuse the
+    device."""
 
 
 @attrs.frozen
@@ -117,7 +118,8 @@ class ResourceView:
     """Health of each listed device. Shorter than ``states`` if devices are allocated but not
     listed."""
     holders: Mapping[str, tuple[Holder, ...]] = attrs.field(repr=False)
-    """Containers by device ID, for devices that are allocated or being allocated."""
+    """Mapping from the IDs of devices that are allocated, or being allocated, to their
+    containers."""
 
     def device(self, number: int) -> DeviceView:
         """Return the view of one device by its number."""

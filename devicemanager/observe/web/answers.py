@@ -27,7 +27,8 @@ PRIVATE: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-"""Headers of every response: browsers must not guess its type, or load it into another site."""
+"""Headers of every response. They forbid browsers to guess the type of the response, and to load
+the response into another site."""
 
 
 def all_checks(name: str, checks: Sequence[health.Check], request: Request) -> Answer:

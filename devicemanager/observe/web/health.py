@@ -25,7 +25,7 @@ class Check:
 
     name: str
     failure: Callable[[], str]
-    """Returns the problem in one line; empty if the check passes."""
+    """Function that returns the problem in one line, or an empty text if the check passes."""
 
 
 # -- the checks of a mock kubelet --------------------------------------------------------
@@ -58,8 +58,8 @@ def checks_of(kubelet: MockKubelet) -> tuple[Check, ...]:
 
 
 def check_result(check: Check) -> _Result:
-    """Return HTTP status and text for one check. Unlike the text for a group, it contains the cause
-    of a failure."""
+    """Return HTTP status and text for one check. The text contains the cause of a failure, unlike
+    the text for a group."""
     failure = check.failure()
     if failure:
         return _failed(f"internal server error: {failure}\n")
@@ -71,8 +71,8 @@ def group_result(
 ) -> _Result:
     """Return HTTP status and text for all checks of the group ``name``, such as ``healthz``.
 
-    The text for a failure lists all checks without causes. The text for a success does so only with
-    ``verbose``. Checks in ``exclude`` are skipped.
+    If a check fails, the text lists all checks, without the causes of failures. If all checks pass,
+    the text lists them only with ``verbose``. Checks in ``exclude`` are skipped.
     """
     # All checks run, even after a failure, because the text lists the result of each check.
     lines, failed = [], False

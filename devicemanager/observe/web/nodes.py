@@ -213,10 +213,10 @@ def _report(nodes: Mapping[str, NodeInfo], namespace: str, name: str) -> PodRepo
 
 
 def log_lines(status: ContainerStatus, text: str = "") -> list[str]:
-    """Return the lines of a generated log for a container: its start, ``text`` and its end.
+    """Return the lines of a generated log: start of the container, ``text``, end of the container.
 
-    The log of a running container has no end. A container that waits for a restart has the log of
-    its previous run. The list is empty if the container has never run.
+    The log of a running container lacks the last line. A container that waits for a restart has the
+    log of its previous run. The list is empty if the container has never run.
     """
     match status.state:
         case Running(started_at):

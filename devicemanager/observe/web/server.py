@@ -28,7 +28,8 @@ DEFAULT_ADDRESS: Final = "127.0.0.1:10255"
 """The kubelet's read-only port, on the loopback interface only."""
 
 PARTS: Final[tuple[Callable[[Site], Sequence[BaseRoute]], ...]] = (endpoints.routes, page.routes)
-"""Functions that return the routes, except the routes of the control API."""
+"""Functions that each return some of the server's routes. The routes of the control API are not
+included."""
 
 
 class ControlNotLoopback(ValueError):
@@ -56,12 +57,12 @@ class HttpServer(HttpServerThread):
     ) -> None:
         """Create the server without listening, and start counting metrics.
 
-        ``address`` is an IP address of this host and a port (0: any). ``control`` is the control
-        API of the same kubelet, not started. This server then also listens on the addresses of
-        ``control``, and serves the endpoints, the page and the control API on every address.
-        ``allow_remote`` permits an address that other hosts can reach; their users can then read
-        everything, unencrypted. ``simulated`` returns, by resource, the function that sets the
-        health of a simulated plugin's devices.
+        ``address`` is an IP address of this host and a port (0: any). ``control`` is the server
+        of the control API of the same kubelet. It must not be started: this server also listens on
+        the addresses of ``control``, and serves the endpoints, the page and the control API on
+        every address. ``allow_remote`` permits an address that other hosts can reach; their users
+        can then read everything, unencrypted. The function ``simulated`` returns a mapping: for
+        each resource with a simulated plugin, a function that sets the health of a device.
 
         Raises ValueError for an invalid or forbidden address. Raises ControlNotLoopback if the
         address would expose a control API that allows only this host.

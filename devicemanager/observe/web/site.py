@@ -37,7 +37,8 @@ class Site:
     has_control: bool = False
     """True if this server also serves the control API."""
     simulated: Callable[[], Mapping[str, Breakable]] = _nothing_simulated
-    """Returns, by resource, the functions that set the health of the simulated plugins' devices."""
+    """Function that returns a mapping: for each resource with a simulated plugin, a function that
+    sets the health of a device."""
     gate: Gate = attrs.field(factory=Gate, repr=False)
     _closing: list[Callable[[], None]] = attrs.field(factory=list, init=False, repr=False)
 

@@ -82,7 +82,7 @@ class Stream:
     def __init__(self, id_: int, kind: str, connection: Connection) -> None:
         self.id = id_
         self.kind = kind
-        """The header ``streamType``, such as "stdout"; empty if there is none."""
+        """Value of the header ``streamType``, such as "stdout"; empty without this header."""
         self.has_ended = False
         """True if the server has ended its part of the stream."""
         self.client_has_ended = False

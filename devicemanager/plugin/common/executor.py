@@ -36,7 +36,10 @@ class DaemonThreadPoolExecutor:
         self._closed = False
 
     def for_grpc(self) -> ThreadPoolExecutor:
-        """Return this pool typed as grpc.server requires; gRPC calls only ``submit``."""
+        """Return this pool, declared as the type that ``grpc.server`` requires.
+
+        This is safe, because gRPC calls only the method ``submit``.
+        """
         return cast(ThreadPoolExecutor, self)
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:

@@ -20,9 +20,9 @@ _HASH = 8
 
 
 def directory_problem(directory: Path) -> str | None:
-    """Return why no socket can be created in a directory; None if there is no problem.
+    """Return why no socket can be created in a directory; None if a socket can be created.
 
-    A directory that does not exist yet is not a problem.
+    Also return None for a directory that does not exist yet.
     """
     try:
         if not directory.exists():
@@ -72,8 +72,9 @@ def _shorten(name: str, room: int) -> str:
 def may_be_socket(name: str, own: str | None = None) -> bool:
     """True if a file in the plugin directory can be a socket, so that its changes matter.
 
-    ``name`` is the file's name. False for the kubelet's checkpoint and hidden temporary files,
-    which every admission writes. Always True for ``own``, the socket name that the author chose.
+    ``name`` is the file's name. Every admission writes the kubelet's checkpoint and hidden
+    temporary files; for these, the result is False. It is always True for ``own``, the socket name
+    that the author chose.
     """
     return name == own or not (name.startswith(".") or name == CHECKPOINT_FILE)
 

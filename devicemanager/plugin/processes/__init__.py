@@ -1,4 +1,4 @@
-"""Run a plugin as a process: under a supervisor and, if required, with a node's paths.
+"""Run a plugin as a process under a supervisor, if required with private mounts at fixed paths.
 
 Theory of operation. ``SupervisedRun`` (``run``) starts a supervisor process, which starts the
 command. Two pipes connect the starting program with the supervisor. The *lifeline* is closed when

@@ -29,10 +29,10 @@ def mount_points(
 ) -> Iterator[None]:
     """Create an empty entry in ``directory`` for each of ``names`` that exists in ``target``.
 
-    Skip names that ``directory`` already has. If an entry of ``target`` is a link, the new entry is
-    a link, too. During the ``with`` block, entries of ``target`` can be mounted on the new files
-    and directories. The last process that uses ``directory`` removes the new entries. ``report`` is
-    called with one line if an entry cannot be created.
+    Skip names that ``directory`` already has. For a link in ``target``, the new entry is a link,
+    too. Use the function in a ``with`` statement, and mount the entries of ``target`` on the new
+    files and directories in its block. The last process that uses ``directory`` removes the new
+    entries. ``report`` is called with one line if an entry cannot be created.
     """
     with contextlib.ExitStack() as stack:
         try:

@@ -67,11 +67,11 @@ class Bind(NamedTuple):
     source: Path
     target: Path
     keep: tuple[str, ...] = ()
-    """Names of entries of the real ``target`` that stay visible if ``source`` lacks them.
+    """Names of files and directories in ``target`` that stay visible if ``source`` lacks them.
 
-    They are mounted over the entries that ``mount_points`` has created in ``source``. If
-    ``mount_points`` could not create all entries, processes see a copy of ``source``, without later
-    changes.
+    Without this field, the mount would hide them. They are mounted on the empty entries that
+    ``mount_points`` has created in ``source``. If ``mount_points`` could not create all entries,
+    processes see a copy of ``source``, without later changes.
     """
 
 
@@ -144,9 +144,9 @@ def enter_user() -> None:
 def enter_container() -> None:
     """Move the calling process to new user and mount namespaces, in which it is root.
 
-    Its next child is process 1 of a new PID namespace. Root there has the permissions of the
-    present user on files of the host. The process must have a single thread. Raises NamespaceError
-    if the move fails.
+    The next child of the process is process 1 of a new PID namespace. On files of the host, root in
+    the new namespaces has only the permissions of the calling user. The process must have a single
+    thread. Raises NamespaceError if the move fails.
     """
     _unshare_user(_CLONE_NEWNS | _CLONE_NEWPID, as_root=True)
     mount("none", "/", None, _MS_REC | _MS_PRIVATE)

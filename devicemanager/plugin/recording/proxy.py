@@ -100,11 +100,12 @@ def forward(
     receiver: Callable[[], EndedBy],
     caller: EndedBy,
 ) -> Iterator[bytes]:
-    """Make a call on ``channel``, and forward its responses, metadata and status to the caller.
+    """Forward a caller's ``request`` on ``channel``, and the responses back to the caller.
 
-    The call ends as soon as the caller cancels the call or the call's deadline passes. ``call``
-    records the call; None: the call is not recorded. ``caller`` is the side that made the call. If
-    the caller did not end the call, the function ``receiver`` returns the side that ended the call.
+    Metadata and status are forwarded, too. The call ends as soon as the caller cancels it or its
+    deadline passes. ``call`` records the call; None: the call is not recorded. If the caller ended
+    the call, the recording names the side ``caller``. Otherwise, it names the side that the
+    function ``receiver`` returns.
     """
     recorded = False
 

@@ -26,17 +26,17 @@ _CODES = {go_name(code.name): code for code in grpc.StatusCode}
 
 
 class ReplayService(Service):
-    """Service that responds as the plugin did after one recorded registration.
+    """Service that responds as the recorded plugin did after one ``registration``.
 
-    Each ListAndWatch stream sends the lists of the next recorded stream. The first ``opened``
-    recorded streams are skipped. After the last recorded stream, each further stream sends only the
-    last list, and stays open.
+    The n-th ListAndWatch stream of the replay sends the lists of the n-th recorded stream of the
+    registration. The first ``opened`` recorded streams are skipped. After the last recorded stream,
+    each further stream sends only the last list, and stays open.
 
     If the plugin ended a recorded stream, the replayed stream ends at the recorded time. Otherwise,
     the replayed stream stays open. For the last recorded stream, two rules have precedence:
 
-    * If no registration follows in the recording (``after`` is None), the replayed stream stays
-      open.
+    * If this is the last registration in the recording (``after`` is None), the replayed stream
+      stays open.
     * If the next recorded registration (``after``) was with the same kubelet instance, the replayed
       stream ends at the recorded time, whichever side ended the recorded stream.
 

@@ -64,7 +64,7 @@ class RecordedResponses:
             self._calls[call.rpc, _key(call.rpc, call.request_bytes)].append(call)
 
     def take(self, rpc: str, request: bytes) -> RecordedCall | None:
-        """Return the next recorded call with this request; None if it was not recorded."""
+        """Return the next recorded call with this request; None if the request was not recorded."""
         with self._lock:
             queue = self._calls.get((rpc, _key(rpc, request)))
             if queue is None:

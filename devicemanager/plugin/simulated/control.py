@@ -1,4 +1,7 @@
-"""Control file of a simulated plugin: a line per device, with ID and Healthy, Unhealthy or gone."""
+"""Control file of a simulated plugin, which sets the states of devices.
+
+Each line has the ID and the state of a device. The state is Healthy, Unhealthy or gone.
+"""
 
 from __future__ import annotations
 

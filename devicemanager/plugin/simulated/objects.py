@@ -60,7 +60,7 @@ def daemon_set(settings: SimulationSettings, image: str) -> dict[str, Any]:
 
 
 def variables(settings: SimulationSettings) -> dict[str, str]:
-    """Return the environment variables from which ``from_env`` reads these settings.
+    """Return environment variables from which ``SimulationSettings.from_env`` reads these settings.
 
     Settings with default values are omitted. The node name is also omitted, because it differs on
     every node.

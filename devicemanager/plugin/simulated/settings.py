@@ -49,7 +49,8 @@ class IdShape(StrEnum):
 
 
 class PreferredPolicy(StrEnum):
-    """Policy of GetPreferredAllocation. NONE disables the call; the last three are faults."""
+    """Policy of GetPreferredAllocation. NONE disables the call; SHORT, GARBAGE and ERROR are
+    faults."""
 
     NONE = "none"
     LEXICAL = "lexical"

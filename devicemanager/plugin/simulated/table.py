@@ -16,7 +16,7 @@ __all__ = ["GONE", "HEALTH", "DeviceTable"]
 
 GONE = "gone"
 HEALTH = {HEALTHY: True, UNHEALTHY: False}
-"""Health states of the API; the value is True if a device in this state is healthy."""
+"""Health states of the API, as a mapping: True for the state that means healthy."""
 
 
 class DeviceTable:

@@ -20,7 +20,8 @@ from devicemanager.snapshot.statefiles import (
 __all__ = ["NO_START", "RULES", "cpus", "memory"]
 
 NO_START = "the kubelet does not start with "
-"""Beginning of the message about a state file that the kubelet can parse, but not use."""
+"""Beginning of a finding's message about a state file that can be parsed, but that prevents the
+start of the kubelet. The file name follows."""
 
 # The kubelet's limit: defaultMaxAllowableNUMANodes (topologymanager/topology_manager.go, v1.36).
 _MOST_NODES = 8

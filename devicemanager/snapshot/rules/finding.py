@@ -75,7 +75,7 @@ class Advice:
 
     steps: tuple[str, ...]
     page: str = ""
-    """Section of docs/broken-node.md; empty if there is none."""
+    """Section of docs/broken-node.md about the problem; empty if the page has no such section."""
     issues: tuple[int, ...] = ()
     """Numbers of issues and pull requests of kubernetes/kubernetes."""
 

@@ -1,7 +1,7 @@
 """Mock PodResources server, which serves a script's content and applies its steps and faults.
 
-Steps run on the clock's thread, one at a time. The lock is held during a step, but not while
-``stop`` waits for a step.
+Steps run on the clock's thread. A lock ensures that only one step runs at a time. ``stop`` does not
+hold this lock while it waits for the step in progress.
 """
 
 from __future__ import annotations

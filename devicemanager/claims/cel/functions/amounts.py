@@ -123,7 +123,7 @@ def _order(one: Any, other: Any) -> int:
 
 
 def version(text: str, normalize: bool = False) -> Version:
-    """Evaluate ``semver('1.2.3')``. Raises CelError with the message of the Go package.
+    """Evaluate ``semver('1.2.3')``. Raises CelError with the message of the package blang/semver.
 
     ``normalize``: True to accept a version that ``parse_tolerant`` accepts, such as ``v1.2``.
     """

@@ -41,7 +41,10 @@ def checked_uint(number: int) -> UInt:
 
 
 def checked_duration(nanos: int) -> Duration:
-    """Return a duration in nanoseconds. Raises CelError if ``nanos`` does not fit into 64 bits."""
+    """Return the duration of ``nanos`` nanoseconds.
+
+    Raises CelError if ``nanos`` does not fit into 64 bits.
+    """
     if not _INT_MIN <= nanos <= _INT_MAX:
         raise CelError("duration overflow")
     return Duration(nanos)
@@ -159,6 +162,6 @@ BINARY: dict[str, tuple[Callable[[Value, Value], Value], tuple[type, ...]]] = {
     "_/_": (divide, NUMBERS),
     "_%_": (modulo, (int, UInt)),
 }
-"""The function of each operator, and the classes that its left operand can have."""
+"""By operator: its function, and the Python classes that its left operand can have."""
 NEGATABLE = (bool, float, Duration, int)
 """Classes of values that can be negated."""

@@ -43,8 +43,10 @@ ACCEPTED = {
     "X": ("int", "uint", "string", "bytes"),
     "o": ("int", "uint"),
 }
-"""Type names that the compile-time check of each clause accepts; None: all types with a text
-form."""
+"""Names of the types that the compile-time check accepts, by the letter of a clause, such as ``d``.
+
+None means all types with a text form.
+"""
 
 
 class FormatFault(Exception):
@@ -69,11 +71,11 @@ index of the argument."""
 
 
 def run(text: str, count: int, show: Show, is_checked: bool = False) -> tuple[str, int]:
-    """Replace the clauses of a format that has ``count`` arguments.
+    """Return a format with arguments in place of its clauses, and the number of arguments used.
 
-    Return the text and the number of arguments used. ``is_checked``: True for the compile-time
-    check, which reports an unfinished clause before other errors. Raises FormatFault for an invalid
-    clause or a missing argument.
+    ``text``: the format. ``count``: the number of arguments. ``show``: function that formats an
+    argument. ``is_checked``: True for the compile-time check, which reports an unfinished clause
+    before other errors. Raises FormatFault for an invalid clause or a missing argument.
     """
     parts: list[str] = []
     end, used = 0, 0

@@ -1,4 +1,4 @@
-"""Functions of optional values, and of the first and last element of a list."""
+"""Functions that create or read optional values, such as ``optional.of`` and ``list.first``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regular expressions, with the library RE2: its time is linear in the length of the text."""
+"""Regular expressions. The library RE2 matches a text in time linear in the length of the text."""
 
 from __future__ import annotations
 

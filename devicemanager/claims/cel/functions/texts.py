@@ -101,7 +101,7 @@ IMPLEMENTATIONS_1_36: dict[str, Callable[..., Any]] = {
     "string_index_of_string_int": _unbounded(_index_of),
     "string_last_index_of_string_int": _unbounded(_last_index_from),
 }
-"""Functions that behave differently in Kubernetes 1.36."""
+"""Functions of Kubernetes 1.36 that differ from those in ``IMPLEMENTATIONS``, by overload ID."""
 
 IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "contains_string": lambda text, part: part in text,

@@ -1,7 +1,7 @@
 """Functions of the checks of drivers, one module per family.
 
-``checks.toml`` in the parent package has one row per check. The function of a check has its ID as
-name, and gets a ``DriverRun``. Start reading with ``claims``.
+``checks.toml`` in the parent package has one row per check. The name of a check's function is the
+check's ID in lower case. The function gets a ``DriverRun``. Start reading with ``claims``.
 """
 
 from __future__ import annotations

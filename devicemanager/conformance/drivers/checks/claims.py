@@ -179,8 +179,10 @@ def _check_bad_claim(run: DriverRun, broken: Any, **options: Any) -> str:
 
 
 def printed_error(entry: Any) -> str:
-    """Return a text with the error in ``entry``, which is the response's entry for the bad claim.
-    Empty without an error."""
+    """Return a text with the error of an invalid claim; empty if the driver returned no error.
+
+    ``entry`` is the claim's entry in the response; None if the response has no entry for it.
+    """
     error = "" if entry is None else entry.error
     return f"the bad claim has the error {error!r}" if error else ""
 

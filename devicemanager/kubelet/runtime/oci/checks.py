@@ -69,8 +69,8 @@ def check_interface(source: str, name: str) -> None:
 def container_path(source: str, what: str, path: str) -> str:
     """Return ``path`` without ``..``, so that it cannot leave the container's root.
 
-    Raises OciError for a path that is not absolute. The error names ``source``, the origin of the
-    path, and ``what``, the setting with this path, such as ``a mount``.
+    Raises OciError for a path that is not absolute. Its text contains ``source``, which is the
+    origin of the path, and ``what``. ``what`` is the kind of setting, such as ``a mount``.
     """
     _check_path(source, f"container path of {what}", path)
     # posixpath keeps two leading slashes, which have no meaning for a container runtime.
@@ -80,7 +80,7 @@ def container_path(source: str, what: str, path: str) -> str:
 def host_path(source: str, what: str, path: str) -> str:
     """Return a path on the host unchanged. Raises OciError if the path is not absolute.
 
-    ``..`` is not removed, because after a symbolic link it leads to another directory.
+    ``..`` is not removed: after a symbolic link, it means the parent of the link's target.
     """
     _check_path(source, f"host path of {what}", path)
     return path

@@ -25,7 +25,7 @@ from devicemanager.kubelet.runtime.oci.checks import (
 from devicemanager.kubelet.runtime.oci.hostnodes import HostNode, HostNodes
 
 PLUGINS = "device plugins"
-"""Name that conflicts and errors show as the source of a run option."""
+"""Text that conflicts and errors show as the source of a setting from a device plugin."""
 
 
 class ContainerConfig:
@@ -207,10 +207,10 @@ _T = TypeVar("_T")
 
 
 class Latest(Generic[_T]):
-    """Table of the last value for each key.
+    """Table that keeps the last value for each key, for settings that several sources define.
 
-    Each value has a source and a text, which shows the value in conflicts. If a value replaces a
-    value with a different text, the conflict is appended to ``conflicts``.
+    Each value has a source and a text. The text stands for the value in conflicts. If a new value
+    replaces an old value and their texts differ, a conflict is appended to ``conflicts``.
     """
 
     def __init__(self, kind: str, conflicts: list[Conflict]) -> None:
@@ -226,9 +226,9 @@ class Latest(Generic[_T]):
         self._entries[key] = (source, text, value)
 
     def drop_other_keys(self, source: str, key: str, text: str) -> None:
-        """If another key has the same ``text``, drop the entry of that key.
+        """Drop any key other than ``key`` whose value has the text ``text``.
 
-        For example, two host interfaces cannot have the same name in the container.
+        For example, two host interfaces (keys) cannot have the same name in the container (text).
         """
         other = self._keys.get(text, key)
         # The other key may have a new text by now.
@@ -238,7 +238,10 @@ class Latest(Generic[_T]):
         self._keys[text] = key
 
     def drop_shadowed(self, winners: Latest[Any]) -> None:
-        """Drop every key that is also in ``winners``, and append the conflicts to ``conflicts``."""
+        """Drop every key that is also in the table ``winners``, whose values have precedence.
+
+        If the texts of the two values differ, append a conflict to ``conflicts``.
+        """
         for key in sorted(self._entries.keys() & winners._entries.keys()):
             winner, text, _ = winners._entries[key]
             self._drop(key, Conflict(self._kind, key, winner, text, *self._entries[key][:2]))

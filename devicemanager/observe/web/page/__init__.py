@@ -2,8 +2,8 @@
 
 Theory of operation. All open pages share one view of the node.
 
-In:  the kubelet's events and calls, which only set a flag; its view (``observe.view``) and
-     faults, which a worker thread reads soon after.
+In:  the kubelet's events and calls, which only set a flag; the view of the kubelet
+     (``observe.view``) and the faults that are set, which a worker thread reads soon after.
 Out: the static files, and a stream of server-sent events: first the whole document, then
      changes. A page that reconnects resumes after the last change that it received.
 

@@ -16,8 +16,8 @@ __all__ = ["EMPTY", "At", "Change", "Document", "Table", "changes", "merged"]
 At = tuple[str, str]
 """Name and group of a table, such as ``("devices", "vendor.com/gpu")``."""
 Table = Mapping[str, Any]
-"""Rows of JSON values by key. If two documents have the same table object, the table has not
-changed."""
+"""Table as a mapping from keys to rows, which are JSON values. If two documents have the same table
+object, the table has not changed."""
 Document = Mapping[At, Table]
 
 EMPTY: Document = {}

@@ -49,7 +49,8 @@ _LONGEST_PAUSE: Final = 5.0
 # Seconds after which the node is read without an event, because the view shows durations.
 _PATIENCE: Final = 1.0
 KEEP_ALIVE: Final = 10.0
-"""Seconds without a message after which a comment is sent, to detect broken connections."""
+"""Seconds without a message after which an empty event (an SSE comment) is sent, to detect broken
+connections."""
 # Number of latest events that a new page gets.
 _EVENTS: Final = 200
 
