@@ -107,7 +107,7 @@ type ClaimDevice struct {
 	Pool    string  `json:"pool"`
 	Device  string  `json:"device"`
 	ShareID *string `json:"share_id"`
-	// Requests of the claim that the device serves; empty for all.
+	// Names of the claim's requests that the device is for; empty for all requests.
 	Requests []string `json:"requests"`
 	// True if the driver has prepared the device.
 	Prepared bool `json:"prepared"`
@@ -126,7 +126,7 @@ type ClaimExplanation struct {
 	Text string `json:"text"`
 }
 
-// ClaimResult: A driver's response for one claim, in a call that was made without a pod.
+// ClaimResult: Result for one claim of `MockKubelet.prepare_claims` or `unprepare_claims`.
 type ClaimResult struct {
 	// The driver's error for this claim; empty if the call succeeded.
 	Error string `json:"error"`
@@ -167,7 +167,7 @@ type ClaimsExplanation struct {
 	// `namespace/name`.
 	Pod   string `json:"pod"`
 	Phase string `json:"phase"`
-	// True if the pod's sandbox was created. Then the pod's claims were prepared before.
+	// True if the pod's sandbox was created. This happens only after the claims were prepared.
 	Sandbox bool `json:"sandbox"`
 	// True if the pod terminates as soon as its claims are unprepared.
 	Ending bool `json:"ending"`
@@ -198,9 +198,9 @@ type Clock struct {
 // Conflict: A setting of a container for which two different values were returned.
 //
 // `kind` is the kind of setting: `env`, `mount`, `mount access`, `device`,
-// `device permissions`, `annotation` or `network interface`. `kept_by` and
-// `dropped_by` are resource names, or other sources such as a CDI device; they can be equal.
-// `kept_value` is used.
+// `device permissions`, `annotation` or `network interface`. `kept_value` is used, and
+// `dropped_value` is not. `kept_by` and `dropped_by` name the sources of these two values: a
+// resource, or another source such as a CDI device. Both values can have the same source.
 type Conflict struct {
 	Kind         string `json:"kind"`
 	Key          string `json:"key"`
@@ -337,7 +337,7 @@ type DeviceSpec struct {
 type DeviceStatus struct {
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
-	// Health of the device. It is `Unhealthy` also after the plugin has disconnected. It is `Unknown` if the resource was removed, or if its device list lacks the device.
+	// Health of the device. It is `Unhealthy` also after the plugin has disconnected. It is `Unknown` if the resource was removed, or if the resource's device list lacks the device.
 	Health Health `json:"health"`
 	// The device's NUMA nodes; None for a device without topology.
 	NUMANodes []int64 `json:"numa_nodes"`
@@ -718,9 +718,11 @@ type Resource struct {
 	Allocatable int64 `json:"allocatable"`
 }
 
-// ResourceClaimInfo: A ResourceClaim of the node: its pods, its devices, and what the claim waits for.
+// ResourceClaimInfo: Description of a ResourceClaim of the node: its pods, its devices, and what is missing to
+// prepare it.
 //
-// The control API, `devicemanager ctl`, the views and the live page all show this description.
+// The control API, `devicemanager ctl`, the terminal views and the live web page show this
+// description.
 type ResourceClaimInfo struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -735,7 +737,7 @@ type ResourceClaimInfo struct {
 	Pods []string `json:"pods"`
 	// True if the claim is in the kubelet's state because a pod uses or used it.
 	Held bool `json:"held"`
-	// True if all drivers have prepared the claim since the kubelet started. After a restart this is False, because the kubelet does not store the value. For pods that still run, `state` is `prepared` even then.
+	// True if all drivers have prepared the claim since the kubelet started. A restart sets this to False, because the kubelet does not store the value. If the claim's pods still run, `state` stays `prepared`.
 	Prepared    bool `json:"prepared"`
 	Unpreparing bool `json:"unpreparing"`
 	// The drivers of the claim's devices, sorted.

@@ -25,8 +25,8 @@ class Kind:
     name: str
     namespaced: bool = True
     others: tuple[str, ...] = ()
-    """Values of ``apiVersion``, besides that of stored objects, at which clients can read and write
-    the objects."""
+    """Other values of ``apiVersion`` at which clients can read and write the objects. Objects are
+    stored at a version that is not in this tuple."""
     subresources: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     """Short names, such as ``po``."""

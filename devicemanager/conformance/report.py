@@ -286,8 +286,8 @@ class Report:
 
         1. The suite failed to run a check of the profile: 2.
         2. A check of the profile failed: 1.
-        3. All checks of the profile were selected, but so many were skipped that the plugin does
-           not pass the lowest profile: 1. The run then shows almost nothing about the plugin.
+        3. All checks of the profile were selected, but the plugin does not pass the lowest profile,
+           because too many checks were skipped: 1. Such a run shows almost nothing.
         4. All other cases: 0.
         """
         failed = self.failed(profile)

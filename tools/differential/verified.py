@@ -28,7 +28,8 @@ from devicemanager.core.versions.version import Verified
 VERIFIED: Mapping[int, Verified] = {
 '''
 _TAIL: Final = '''}
-"""Last comparison of each minor version. Other versions only follow the kubelet's source code."""
+"""Last comparison of each minor version. A version that is not listed follows only the kubelet's
+source code."""
 '''
 
 

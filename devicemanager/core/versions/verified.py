@@ -24,4 +24,5 @@ VERIFIED: Mapping[int, Verified] = {
     36: Verified("1.36.3", scenarios=1000, seed=4236),
     37: Verified("1.37.2", scenarios=1000, seed=4237),
 }
-"""Last comparison of each minor version. Other versions only follow the kubelet's source code."""
+"""Last comparison of each minor version. A version that is not listed follows only the kubelet's
+source code."""
