@@ -114,15 +114,15 @@ def _number(value: float) -> str:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """Return the first sentence of each field's docstring, by the name of the field."""
+    """Return the docstring of each field, without the last period, by the name of the field."""
     (class_,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(class_, ast.ClassDef)
     found = {}
     for field, text in pairwise(class_.body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             assert isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant), field.target
-            sentence = " ".join(str(text.value.value).split()).partition(". ")[0]
-            found[field.target.id] = sentence.removesuffix(".").replace("``", "`")
+            meaning = " ".join(str(text.value.value).split())
+            found[field.target.id] = meaning.removesuffix(".").replace("``", "`")
     return found
 
 

@@ -126,8 +126,11 @@ _Inspection = TypeVar("_Inspection", bound=Inspection)
 
 
 class Inspected(Generic[_Inspection]):
-    """Base class with the members of ``Contents`` that come from an inspection. Its two fields are
-    the bytes of the file, and the result of the inspection."""
+    """Base class that implements the members of ``Contents`` that are the same for both formats.
+
+    It reads them from ``found``, the result of inspecting the file. ``data`` has the bytes of the
+    file.
+    """
 
     data: bytes
     found: _Inspection

@@ -22,7 +22,8 @@ _COMMAND_NOT_FOUND = 127
 
 
 class ClientProcess:
-    """One client on a scripted kubelet. It can be started again after it has exited."""
+    """Process of one client, which queries a scripted kubelet. It can be started again after it has
+    exited."""
 
     def __init__(self, client: ClientUnderTest, kubelet: ScriptedKubelet) -> None:
         self._client = client

@@ -34,7 +34,10 @@ class RecordedDriver:
     """Proxies in front of one driver, from construction until ``close``."""
 
     def __init__(self, path: Path, info: pr.PluginInfo, begin: Begin) -> None:
-        """Replace the registration socket at ``path``. ``info``: the driver's response to GetInfo.
+        """Create the recorder's sockets, which forward to the sockets of the driver.
+
+        ``path`` is the path of the driver's registration socket. From now on, it leads to a socket
+        of the recorder. ``info`` is the driver's response to GetInfo.
 
         Raises OSError if a socket cannot be created.
         """
