@@ -398,8 +398,8 @@ def k15(run: CheckRun) -> str | None:
     def has_exited() -> bool:
         return run.process.starts > starts or not run.process.is_running
 
-    # A plugin may handle a restart by exiting if something starts it again. A DaemonSet does, but
-    # after status 0 and with a growing backoff this takes minutes.
+    # A plugin may handle a restart by exiting if something starts it again. A DaemonSet does; a
+    # service manager that restarts only failed programs does not after status 0.
     if run.until(has_exited, run.limits.away_seconds) is None:
         raise Skipped("the plugin does not exit when the kubelet stops")
     if run.process.exit_status == 0:

@@ -24,8 +24,8 @@ class ClientLimits:
     """Maximum time between two equal calls (check C01), and maximum time that a check waits for a
     call. Also the maximum time until the metrics page shows changed pods (checks C22 and C23)."""
     least_wait_seconds: float = limit(15.0)
-    """Minimum time that a check waits for a call. For a client that calls rarely, the check waits
-    longer, up to ``call_seconds``."""
+    """Time after which a check stops waiting for a call, if the client has made calls at short
+    intervals. For a client that calls rarely, the check waits longer, up to ``call_seconds``."""
     calls: int = limit(2)
     """Number of calls that a client must make after an unusual response."""
     away_seconds: float = limit(3.0)

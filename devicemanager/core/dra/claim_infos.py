@@ -53,7 +53,8 @@ class Node:
     drivers: Drivers
     rules: DraRules
     absent: Mapping[str, str]
-    """A text for each deregistered driver, by driver name, such as ``it deregistered 5 s ago``."""
+    """For each deregistered driver, by driver name: a text that says why the driver is absent, such
+    as ``it deregistered 5 s ago``."""
 
 
 @attrs.frozen
