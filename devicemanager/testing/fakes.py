@@ -49,13 +49,21 @@ Its arguments are the available IDs, the IDs to include, and the number of reque
 
 
 def first(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Return ``size`` IDs: ``must_include``, then the first available IDs in sorted order."""
+    """Return ``size`` IDs: ``must_include``, then the first available IDs in sorted order.
+
+    If ``must_include`` has more than ``size`` IDs, return all of these. If there are too few
+    available IDs, return fewer.
+    """
     rest = sorted(set(available) - set(must_include))
     return (*sorted(must_include), *rest)[: max(size, len(must_include))]
 
 
 def last(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Return ``size`` IDs: ``must_include``, then the last available IDs in sorted order."""
+    """Return ``size`` IDs: ``must_include``, then the last available IDs in sorted order.
+
+    If ``must_include`` has more than ``size`` IDs, return all of these. If there are too few
+    available IDs, return fewer.
+    """
     rest = sorted(set(available) - set(must_include), reverse=True)
     return (*sorted(must_include), *rest)[: max(size, len(must_include))]
 
