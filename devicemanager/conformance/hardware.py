@@ -10,7 +10,7 @@ import attrs
 
 from devicemanager.conformance.outcomes import CheckError
 from devicemanager.core.topology import NumaTopology
-from devicemanager.kubelet.host.numa import SYSFS_NODES, NumaError, from_host, online_nodes
+from devicemanager.kubelet.host.numa import NumaError, from_host, online_nodes
 
 __all__ = ["Hardware"]
 
@@ -50,8 +50,8 @@ class Hardware:
     """
 
     numa: NumaTopology | None = None
-    """NUMA nodes. If None, they are the NUMA nodes in the directory ``sys``. If ``sys`` is None or
-    contains no NUMA nodes, they are the NUMA nodes of this machine."""
+    """NUMA nodes. If None, they are the NUMA nodes in the directory ``sys``. If ``sys`` is None,
+    too, they are the NUMA nodes of this machine."""
     dev: Path | None = attrs.field(default=None, converter=_as_directory)
     """Replaces ``/dev``. It may contain regular files in place of device nodes."""
     sys: Path | None = attrs.field(default=None, converter=_as_directory)
@@ -91,33 +91,31 @@ class Hardware:
     def declares_numa(self) -> bool:
         """True if ``numa_nodes`` returns declared NUMA nodes, False if it returns those of this
         machine."""
-        return self.numa is not None or self._declared_sys is not None
+        return self.numa is not None or self.sys is not None
 
     def numa_nodes(self) -> set[int]:
-        """Return the IDs of the NUMA nodes. Raises RequestError if sysfs cannot be read."""
+        """Return the IDs of the NUMA nodes.
+
+        Raises CheckError if ``numa`` is None and the directory ``sys`` has no valid list of NUMA
+        nodes. Raises RequestError if this machine's sysfs cannot be read.
+        """
         if self.numa is not None:
             return set(self.numa.nodes)
-        sys = self._declared_sys
-        return set(from_host().topology.nodes if sys is None else online_nodes(sys))
+        if self.sys is None:
+            return set(from_host().topology.nodes)
+        try:
+            return set(online_nodes(self.sys))
+        except NumaError as error:
+            raise CheckError(
+                f"--sys: {error}: write NUMA nodes such as 0-1 into this file, or use --numa 0,1"
+            ) from error
 
     def check(self) -> None:
         """Raise CheckError if a file in ``cdi`` is invalid. Also raise it if ``numa`` is None and
         the directory ``sys`` has no valid list of NUMA nodes."""
         from devicemanager.kubelet.runtime.cdi import load  # it imports the YAML parser
 
-        if self.sys is not None and self.numa is None:
-            try:
-                online_nodes(self.sys)
-            except NumaError as error:
-                raise CheckError(
-                    f"--sys: {error}: write NUMA nodes such as 0-1 into this file, or use "
-                    "--numa 0,1"
-                ) from error
+        if self.declares_numa:
+            self.numa_nodes()
         if self.cdi is not None and (errors := load((self.cdi,)).errors):
             raise CheckError(f"--cdi: {errors[0]}: correct this file or remove it")
-
-    @property
-    def _declared_sys(self) -> Path | None:
-        """``sys`` if it has NUMA nodes, else None."""
-        has_nodes = self.sys and (self.sys / SYSFS_NODES.relative_to("sys")).is_dir()
-        return self.sys if has_nodes else None

@@ -130,8 +130,12 @@ def run(
     program: ``drivers.DRIVERS`` for a ``DriverUnderTest``.
 
     Raises CheckError if the plugin's command does not exist. Also raises it if ``plugin`` names no
-    resources and the plugin registers none.
+    resources and the plugin registers none, or if a declared ``sys`` has no valid list of NUMA
+    nodes.
     """
+    # Drivers need no NUMA nodes: no check of drivers reads them.
+    if suite is PLUGINS and plugin.hardware.declares_numa:
+        plugin.hardware.numa_nodes()
     runner = _Runner(
         plugin,
         limits or Limits(),

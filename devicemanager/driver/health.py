@@ -141,7 +141,9 @@ def without_old(report: Report, now: float) -> Report:
     for device in report.devices:
         copied = made.devices.add()
         copied.CopyFrom(device)
-        timeout = device.health_check_timeout_seconds or _DEFAULT_TIMEOUT
+        timeout = device.health_check_timeout_seconds
+        if timeout <= 0:
+            timeout = _DEFAULT_TIMEOUT
         if now - device.last_updated_time > timeout:
             copied.health = _CODES["Unknown"]
             copied.message = ""

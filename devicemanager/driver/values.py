@@ -231,7 +231,7 @@ def _check_health(_instance: object, _attribute: object, health: str) -> None:
 class DeviceHealth:
     """Health of a device. It becomes Unknown ``timeout`` seconds after the last report.
 
-    With the timeout 0, the kubelet uses its default of 30 seconds.
+    With a timeout of 0 or less, the kubelet uses its default of 30 seconds.
     """
 
     device: str

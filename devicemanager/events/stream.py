@@ -21,6 +21,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -349,14 +350,16 @@ class EventStream:
         """
         if not callable(callback):
             raise TypeError(f"invalid callback {callback!r}: expected a callable")
+        # An object of its own: a callback can have several subscriptions, which end separately.
+        subscription = partial(callback)
         with self._lock:
-            self._subscribers = (*self._subscribers, callback)
+            self._subscribers = (*self._subscribers, subscription)
 
-        return lambda: self._unsubscribe(callback)
+        return lambda: self._unsubscribe(subscription)
 
-    def _unsubscribe(self, callback: Callback) -> None:
+    def _unsubscribe(self, subscription: Callback) -> None:
         with self._lock:
-            self._subscribers = tuple(c for c in self._subscribers if c is not callback)
+            self._subscribers = tuple(s for s in self._subscribers if s is not subscription)
 
     def recent(self, *kinds: EventKind | str) -> tuple[Event, ...]:
         """Return the stored events, oldest first; if kinds are given, only events of these kinds.

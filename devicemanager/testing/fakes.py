@@ -49,13 +49,21 @@ Its arguments are the available IDs, the IDs to include, and the number of reque
 
 
 def first(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Return ``size`` IDs: all of ``must_include``, then the available IDs that sort first."""
+    """Return ``size`` IDs: all of ``must_include``, then the available IDs that sort first.
+
+    If ``must_include`` has more than ``size`` IDs, return all of these. If too few IDs are
+    available, return fewer.
+    """
     rest = sorted(set(available) - set(must_include))
     return (*sorted(must_include), *rest)[: max(size, len(must_include))]
 
 
 def last(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Return ``size`` IDs: all of ``must_include``, then the available IDs that sort last."""
+    """Return ``size`` IDs: all of ``must_include``, then the available IDs that sort last.
+
+    If ``must_include`` has more than ``size`` IDs, return all of these. If too few IDs are
+    available, return fewer.
+    """
     rest = sorted(set(available) - set(must_include), reverse=True)
     return (*sorted(must_include), *rest)[: max(size, len(must_include))]
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,14 +36,16 @@ from devicemanager.conformance.drivers import (
     driver_checks,
     is_driver,
 )
+from devicemanager.conformance.drivers.checks import health
 from devicemanager.conformance.drivers.claims import allocate, published
 from devicemanager.conformance.drivers.run import DriverRun
 from devicemanager.conformance.drivers.stage import DriverStage
-from devicemanager.conformance.outcomes import Failed
+from devicemanager.conformance.outcomes import Failed, Skipped
 from devicemanager.conformance.registry import selected
 from devicemanager.conformance.reports.text import explain
 from devicemanager.events.calls import Mark
 from devicemanager.kubelet.settings import Settings
+from protos import drahealth_v1
 from tests.conformance import driver_matrix, matrix
 from tests.paths import ROOT
 
@@ -270,3 +275,54 @@ def test_reconnection_is_not_a_registration() -> None:
     seen: Any = SimpleNamespace(kubelet=SimpleNamespace(events=SimpleNamespace(recent=events.get)))
     assert DriverRun.registered_names(seen, Mark(2, 0)) == {"old.example.com"}
     assert DriverRun.registered_names(seen, Mark(5, 0)) == set()
+
+
+def _dh03(monkeypatch: pytest.MonkeyPatch, *devices: tuple[int, int]) -> str | None:
+    """Run DH03 with a driver that repeats its report after 5 s. Each device has a health and a
+    timeout."""
+    report = drahealth_v1.NodeWatchResourcesResponse(
+        devices=[
+            drahealth_v1.DeviceHealth(health=each, health_check_timeout_seconds=timeout)
+            for each, timeout in devices
+        ]
+    )
+    client = SimpleNamespace(health=lambda *_: nullcontext(iter([report, report])))
+    run: Any = SimpleNamespace(
+        info=lambda: SimpleNamespace(supported_versions=["v1.DRAResourceHealth"]),
+        limits=DriverLimits(),
+        client=lambda: nullcontext(client),
+    )
+    seconds = itertools.count(0.0, 5.0)
+    monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    return health.dh03.run(run)
+
+
+_UNKNOWN, _HEALTHY, _UNHEALTHY, _LATER = 0, 1, 2, 3
+"""Health of devices. The kubelet treats values that it does not know, such as ``_LATER``, as
+unknown."""
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        [(_HEALTHY, 5), (_UNHEALTHY, 60)],
+        # The kubelet's default of 30 s.
+        [(_HEALTHY, 0), (_UNHEALTHY, -5)],
+        # The health of these two devices cannot expire.
+        [(_HEALTHY, 60), (_UNKNOWN, 1), (_LATER, 1)],
+    ],
+)
+def test_dh03_passes_a_report_before_the_timeout(
+    devices: Sequence[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _dh03(monkeypatch, *devices) == "repeated after 5.0 s"
+
+
+def test_dh03_fails_a_report_after_the_shortest_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Failed, match=r"^the second report came after 5 s, the timeout is 4 s$"):
+        _dh03(monkeypatch, (_HEALTHY, 60), (_UNHEALTHY, 4))
+
+
+def test_dh03_is_skipped_if_no_health_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Skipped, match=r"^the first report has no device with a known health$"):
+        _dh03(monkeypatch, (_UNKNOWN, 1), (_LATER, 1))

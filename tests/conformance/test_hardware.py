@@ -9,7 +9,14 @@ import attrs
 import pytest
 
 from devicemanager.cli import main
-from devicemanager.conformance import CheckError, Hardware, Outcome, run, select
+from devicemanager.conformance import (
+    CheckError,
+    Hardware,
+    Outcome,
+    PluginUnderTest,
+    run,
+    select,
+)
 from devicemanager.core.topology import NumaTopology
 from devicemanager.kubelet.settings import Settings
 from devicemanager.testing.hardware import FakeSysfs
@@ -82,10 +89,35 @@ def test_t01_expects_declared_nodes() -> None:
     assert "--numa" in t01.expects and "--sys" in t01.expects
 
 
-def test_nodes_of_sysfs_are_declared_only_if_it_has_some(tmp_path: Path) -> None:
-    assert not Hardware(sys=tmp_path).declares_numa
+def test_missing_directory_is_an_error() -> None:
     with pytest.raises(CheckError, match="/nowhere is not a directory"):
         Hardware(dev=Path("/nowhere"))
+
+
+def test_sysfs_without_nodes_is_an_error_before_the_plugin_starts(tmp_path: Path) -> None:
+    """The nodes of this machine are not used: they have nothing to do with the directory."""
+    sys = _directory(tmp_path / "sys")
+    error = (
+        r"^--sys: cannot read /.*/devices/system/node/online: No such file or directory: write "
+        r"NUMA nodes such as 0-1 into this file, or use --numa 0,1$"
+    )
+    hardware = Hardware(sys=sys)
+    started = tmp_path / "started"
+    checked = PluginUnderTest(command=["touch", str(started)], hardware=hardware)
+    for call in (
+        hardware.check,
+        hardware.numa_nodes,
+        lambda: run(checked, select(["R01"]), limits=limits()),
+    ):
+        with pytest.raises(CheckError, match=error):
+            call()
+    assert not started.exists()
+
+
+def test_declared_nodes_replace_those_of_sysfs(tmp_path: Path) -> None:
+    hardware = Hardware(numa=NumaTopology.of([5]), sys=tmp_path)
+    hardware.check()
+    assert hardware.declares_numa and hardware.numa_nodes() == {5}
 
 
 def test_command_repeats_the_declaration(

@@ -56,9 +56,10 @@ def test_report_to_a_new_stream_has_no_old_state():
         health_message(DeviceHealth("a", "Unhealthy", "hot", timeout=5), "p", 100),
         health_message(DeviceHealth("b", timeout=50), "p", 100),
         health_message(DeviceHealth("c", timeout=0), "p", 100),
+        health_message(DeviceHealth("d", timeout=-1), "p", 100),
     ]
     made = without_old(Report(devices=devices), 129)
-    assert [(each.health, each.message) for each in made.devices] == [(0, ""), (1, ""), (1, "")]
+    assert [(each.health, each.message) for each in made.devices] == [(0, ""), *[(1, "")] * 3]
 
 
 def test_settings_from_the_environment(monkeypatch, tmp_path):

@@ -56,6 +56,20 @@ def test_subscription_ends_when_its_function_is_called():
     assert [event.message for event in two] == ["a", "b"]
 
 
+def test_each_subscription_of_a_callback_ends_separately():
+    stream = EventStream()
+    seen: list[Event] = []
+    note = seen.append
+    stop_one, stop_two = stream.subscribe(note), stream.subscribe(note)
+    stop_one()
+    stop_one()
+    stream.publish(STARTED, "a")
+    assert [event.message for event in seen] == ["a"]
+    stop_two()
+    stream.publish(STARTED, "b")
+    assert [event.message for event in seen] == ["a"]
+
+
 def test_failing_callback_does_not_affect_others(caplog):
     stream = EventStream()
     seen = []

@@ -23,6 +23,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from heapq import merge
 from itertools import takewhile
 from operator import attrgetter
@@ -211,12 +212,14 @@ class CallLog(CallQueries):
         The callback must not block. It runs on the thread that records the end of the call. Returns
         a function that ends the subscription.
         """
+        # An object of its own: a callback can have several subscriptions, which end separately.
+        subscription = partial(callback)
         with self._lock:
-            self._subscribers = (*self._subscribers, callback)
+            self._subscribers = (*self._subscribers, subscription)
 
         def unsubscribe() -> None:
             with self._lock:
-                self._subscribers = tuple(c for c in self._subscribers if c is not callback)
+                self._subscribers = tuple(s for s in self._subscribers if s is not subscription)
 
         return unsubscribe
 

@@ -212,13 +212,13 @@ class Driver:
         response."""
         # Only the first container response is stored: a call requests devices for one container.
         size = max(map(len, answer.responses[:1]), default=0)
-        if size < LARGE_RESPONSE:
-            return
         text = f"the response of {wanted.resource} to Allocate has {size} bytes"
         if self._max_response is not None and size > self._max_response:
             raise AllocationError(
                 f"{text}: the limit is {self._max_response} (Settings.max_allocate_bytes)"
             )
+        if size < LARGE_RESPONSE:
+            return
         self._events.publish(
             EventKind.ALLOCATION_SUSPECT,
             f"{text}: large responses slow down every admission, because the checkpoint stores all "

@@ -138,6 +138,23 @@ def test_exceptions_of_subscribers_are_logged(
     assert "a callback failed" in caplog.text
 
 
+def test_each_subscription_of_a_callback_ends_separately() -> None:
+    calls = log()
+    seen: list[int] = []
+
+    def note(call: Call) -> None:
+        seen.append(call.number)
+
+    end_one, end_two = calls.subscribe(note), calls.subscribe(note)
+    end_one()
+    end_one()
+    allocate(calls, "a")
+    assert seen == [1]
+    end_two()
+    allocate(calls, "a")
+    assert seen == [1]
+
+
 # Messages as plain data.
 
 

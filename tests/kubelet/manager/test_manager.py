@@ -799,6 +799,17 @@ def test_too_large_response_rejects_the_pod(limit, fits):
     assert harness.manager.pods() == frozenset()
 
 
+@pytest.mark.parametrize(("size", "fits"), [(100, True), (101, False)])
+def test_limit_below_the_size_of_a_warning_applies(size, fits):
+    harness = Harness(Settings(max_allocate_bytes=100))
+    harness.plugin("a", responses=(b"x" * size,))
+    if fits:
+        harness.manager.admit(pod("p", gpu=1))
+    else:
+        assert f"has {size} bytes: the limit is 100 " in harness.rejection(pod("p", gpu=1))
+    assert harness.manager.events.recent(EventKind.ALLOCATION_SUSPECT) == ()
+
+
 # -- health ------------------------------------------------------------------------------
 
 

@@ -13,6 +13,8 @@ from devicemanager.core.printable import counted
 from protos import drahealth_v1 as health
 
 _HEALTHY = health.HealthStatus.Value("HEALTHY")
+_KNOWN = (_HEALTHY, health.HealthStatus.Value("UNHEALTHY"))
+"""The kubelet treats all other values as unknown."""
 
 
 def _service(run: DriverRun) -> str:
@@ -58,11 +60,13 @@ def dh03(run: DriverRun) -> str:
     limit = run.limits.health_seconds + run.limits.health_repeat_seconds
     with run.client() as client, client.health(service, limit) as reports:
         first = _next(reports)
-        timeouts = [each.health_check_timeout_seconds for each in first.devices]
-        known = [each.health for each in first.devices if each.health != 0]
+        # An unknown health cannot expire, so the timeouts of these devices do not count.
+        known = [each for each in first.devices if each.health in _KNOWN]
         if not known:
             raise Skipped("the first report has no device with a known health")
-        wanted = min(each or run.limits.health_repeat_seconds for each in timeouts)
+        timeouts = [each.health_check_timeout_seconds for each in known]
+        # As in the kubelet, 0 and negative timeouts mean the default (core.dra.health).
+        wanted = min(each if each > 0 else run.limits.health_repeat_seconds for each in timeouts)
         begin = time.monotonic()
         _next(reports)
     took = time.monotonic() - begin
