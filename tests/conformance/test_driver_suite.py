@@ -7,13 +7,14 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import attrs
+import grpc
 import pytest
 
 from devicemanager.cli import main
@@ -29,6 +30,7 @@ from devicemanager.conformance import (
     run,
     write,
 )
+from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.drivers import (
     DRIVERS,
     DriverLimits,
@@ -277,16 +279,27 @@ def test_reconnection_is_not_a_registration() -> None:
     assert DriverRun.registered_names(seen, Mark(5, 0)) == set()
 
 
-def _dh03(monkeypatch: pytest.MonkeyPatch, *devices: tuple[int, int]) -> str | None:
-    """Run DH03 with a driver that repeats its report after 5 s. Each device has a health and a
-    timeout."""
+def _dh03(
+    monkeypatch: pytest.MonkeyPatch, *devices: tuple[int, int], error: Exception | None = None
+) -> str | None:
+    """Run DH03 with a driver that repeats its report after 5 s, or whose stream fails with ``error``.
+
+    Each device has a health and a timeout.
+    """
     report = drahealth_v1.NodeWatchResourcesResponse(
         devices=[
             drahealth_v1.DeviceHealth(health=each, health_check_timeout_seconds=timeout)
             for each, timeout in devices
         ]
     )
-    client = SimpleNamespace(health=lambda *_: nullcontext(iter([report, report])))
+
+    def reports() -> Iterator[drahealth_v1.NodeWatchResourcesResponse]:
+        yield report
+        if error is not None:
+            raise error
+        yield report
+
+    client = SimpleNamespace(health=lambda *_: nullcontext(reports()))
     run: Any = SimpleNamespace(
         info=lambda: SimpleNamespace(supported_versions=["v1.DRAResourceHealth"]),
         limits=DriverLimits(),
@@ -326,3 +339,20 @@ def test_dh03_fails_a_report_after_the_shortest_timeout(monkeypatch: pytest.Monk
 def test_dh03_is_skipped_if_no_health_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Skipped, match=r"^the first report has no device with a known health$"):
         _dh03(monkeypatch, (_UNKNOWN, 1), (_LATER, 1))
+
+
+@pytest.mark.parametrize(
+    ("code", "timeout", "outcome"),
+    [
+        ("DEADLINE_EXCEEDED", 31, Skipped),
+        ("DEADLINE_EXCEEDED", 30, Failed),
+        ("UNAVAILABLE", 120, Failed),
+    ],
+)
+def test_dh03_does_not_wait_for_a_report_that_expires_later(
+    code: str, timeout: int, outcome: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = CallFailed("NodeWatchResources", grpc.RpcError("no"))
+    error.code = code
+    with pytest.raises(outcome):
+        _dh03(monkeypatch, (_HEALTHY, timeout), error=error)
