@@ -282,7 +282,7 @@ def test_reconnection_is_not_a_registration() -> None:
 def _dh03(
     monkeypatch: pytest.MonkeyPatch, *devices: tuple[int, int], error: Exception | None = None
 ) -> str | None:
-    """Run DH03 with a driver that repeats its report after 5 s, or whose stream fails with ``error``.
+    """Run DH03 with a driver that repeats its report after 5 s, or whose stream ends with an error.
 
     Each device has a health and a timeout.
     """
