@@ -24,7 +24,8 @@ afterwards. None stops the thread."""
 
 
 class Freeing:
-    """Thread that frees replaced files. It starts with the first file and stops in ``close``.
+    """Thread that frees the disk space of replaced files. It starts with the first file and stops
+    in ``close``.
 
     Thread-safe. If a caller is interrupted, for example by Ctrl-C, its call may end at any line.
     Even then, no other caller waits for it.

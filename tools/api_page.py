@@ -55,9 +55,11 @@ PUBLIC = {
 _HEAD = """\
 # Public API
 
-These names are stable; all others can change at any time. Import message modules from
-`protos`: `from protos import deviceplugin_v1beta1 as dp`. The module with the suffix `_grpc`
-has stubs, servicers and method paths.
+The names on this page are stable; all other names can change at any time.
+
+The package `protos` has a module for the messages of each API. For example, use
+`from protos import deviceplugin_v1beta1 as dp`. A second module, with the suffix `_grpc`, has
+the stubs, servicers and method paths of this API.
 
 `python -m tools.api_page` writes this page from `__all__` of each package.
 """

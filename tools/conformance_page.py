@@ -33,22 +33,26 @@ Each check belongs to a family. The ID of the check begins with the letter or le
 family: K01 is in family K.
 
 The severity says what a failure means. MUST: the plugin breaks the contract with the kubelet. \
-SHOULD: the plugin causes problems in real clusters. INFO: the failure is only a warning. The \
-profile *core* requires all checks of severity MUST, except \
-those of the families K and L. *resilient* requires all checks of severity MUST. *complete* also \
-requires all checks of severity SHOULD.
+SHOULD: the plugin causes problems in real clusters. INFO: the failure is only a warning. A \
+profile is a set of checks. The profile *core* requires all checks of severity MUST, except those \
+of the families K and L. The profile *resilient* requires all checks of severity MUST. The profile \
+*complete* also requires all checks of severity SHOULD.
 
 Read the third column as a sentence: "the plugin registers with the kubelet". The fourth column \
 has the steps of the check, and after "Expected" the conditions for a pass. "A warning" means that \
-the outcome in this case is only a warning, not a failure. Some steps need a \
-[hook](conformance.md#devices-that-change) or an option, as the column says. If you do not give \
-it, the check is skipped. Names such as `start_seconds`, and names after "limit:", stand for the \
-values of [limits](#limits).
+the outcome in this case is only a warning, not a failure. The fifth column has the symptom on a \
+real node, and links to documentation, source code and public issues. Some checks need a \
+[hook](conformance.md#devices-that-change) or an option, as the fourth column says. Without this \
+hook or option, the check is skipped. A name such as `start_seconds`, and a name after "limit:", \
+is the name of a [limit](#limits), and stands for the value of this limit.
 """
 _DRIVERS = """\
 `devicemanager check` runs these checks on a [DRA driver](conformance-drivers.md). Severities and \
-profiles have the same meaning as for plugins. *core* requires all checks of severity MUST, except \
-those of the families DK and DL.
+profiles have the same meaning as for plugins. Only the profile *core* excludes other families: it \
+requires all checks of severity MUST, except those of the families DK and DL.
+
+An *entry* is the part of a driver's response that belongs to one claim. A CDI device *can be \
+resolved* if a CDI file defines it.
 """
 _HEADER = "| ID | severity | the {} | steps and expectation | on a node, if it fails |"
 
@@ -74,7 +78,11 @@ def _lines() -> Iterator[str]:
     names = [field.name for field in attrs.fields(DriverLimits)]
     yield from _limits(DriverLimits, [name for name in names if name in own | {*SHARED_LIMITS}])
     yield f"## {CLIENT_FAMILY}: PodResources clients\n"
-    yield "`devicemanager check --client` runs [these checks](conformance-clients.md).\n"
+    yield (
+        '`devicemanager check --client` runs [these checks](conformance-clients.md). "Further '
+        'calls" means that the client calls PodResources again after the response (limit: '
+        "calls).\n"
+    )
     yield _HEADER.format("client")
     yield "|---|---|---|---|---|"
     yield from map(_row, client_checks())

@@ -115,7 +115,7 @@ type ClaimDevice struct {
 	CDIDevices []string `json:"cdi_devices"`
 }
 
-// ClaimExplanation: The state of one claim of a pod.
+// ClaimExplanation: Explanation of one claim of a pod: the claim's state, and what is missing.
 type ClaimExplanation struct {
 	// Name of the entry in the pod's `spec.resourceClaims`; empty for the claim of the pod's extended resources.
 	Entry string `json:"entry"`
@@ -140,8 +140,8 @@ type ClaimResults struct {
 	Claims map[string]ClaimResult `json:"claims"`
 }
 
-// ClaimState: State of a claim. If a pod waits for the claim, the state names the first thing that is
-// missing.
+// ClaimState: State of a ResourceClaim, such as prepared. If a pod waits for the claim, the state names the
+// first thing that is missing.
 type ClaimState string
 
 // The values of ClaimState.

@@ -65,7 +65,7 @@ class _Lease:
 
 @attrs.frozen
 class LeaseLag:
-    """Delays with which Leases were renewed, in seconds. ``renewals`` is the number of renewals."""
+    """Delays in seconds with which Leases were renewed. ``renewals`` is the number of renewals."""
 
     renewals: int
     worst: float

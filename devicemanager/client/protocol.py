@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 __all__ = ["Api", "JsonObject", "Patch"]
 
 JsonObject: TypeAlias = dict[str, Any]
+"""JSON object, such as a Kubernetes object, as a dict."""
 
 Patch = Literal["strategic", "merge"]
 """Type of a PATCH: strategic merge patch or JSON merge patch."""

@@ -47,7 +47,7 @@ class RequiredPermission:
 
 @attrs.frozen
 class PreflightResult:
-    """Result of successful checks: information about the cluster."""
+    """Information about the cluster, from checks that have passed before nodes join."""
 
     version: str
     """Version of the API server, such as ``v1.32.13``."""

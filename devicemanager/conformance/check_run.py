@@ -317,19 +317,25 @@ class CheckRun(SuiteRun):
         of the devices.
 
         The lists are complete if they have as many devices as in an earlier run of the plugin. If
-        this is its first run, wait until at least one list has devices, and no new list has come
-        for ``settle_seconds``. After ``refresh_seconds``, return in any case.
+        this is its first run, wait until at least one list has devices, and no list with other
+        devices has come for ``settle_seconds``. After ``refresh_seconds``, return in any case.
         """
         counts = self.stage.device_counts
+        known: list[list[dp.Device]] = []
+        last_change = 0.0
 
         def are_complete() -> bool:
+            nonlocal known, last_change
             if counts:
                 return all(len(self.devices(name)) >= counts[name] for name in counts)
             devices = [self.devices(name) for name in self.resources]  # can raise Failed
             if not any(devices):
                 return False
-            newest = max(self.observed.lists(name, EVER)[-1].time for name in self.resources)
-            return self.kubelet.clock.time() - newest >= self.limits.settle_seconds
+            if devices != known:
+                known = devices
+                lists = (self.observed.lists(name, EVER)[-1] for name in self.resources)
+                last_change = max(each.time for each in lists)
+            return self.kubelet.clock.time() - last_change >= self.limits.settle_seconds
 
         self.until(are_complete, self.limits.refresh_seconds)
 

@@ -29,7 +29,7 @@ _OUTPUT_LINES = 50
 
 
 class Observations:
-    """Queries on the calls between the kubelet and the plugin.
+    """Queries about the calls between the kubelet and the plugin.
 
     The argument ``since`` of a query is the beginning of the check by default. If checks share a
     plugin, earlier device lists may matter: pass ``EVER`` to include them.

@@ -66,7 +66,7 @@ class Outcome(StrEnum):
 
 
 class Scene(StrEnum):
-    """State in which a check begins."""
+    """State of the kubelet and the plugin in which a check begins."""
 
     REGISTERED = "registered"
     """A kubelet and a registered plugin. Several checks use them one after another."""

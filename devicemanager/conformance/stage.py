@@ -75,7 +75,7 @@ class Stage:
 
 
 class Stages:
-    """All open stages of one run."""
+    """All stages of one run of the suite that are still open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -44,7 +44,7 @@ _FIRST_NOTE_SECONDS, _NEXT_NOTE_SECONDS = 3.0, 10.0
 
 
 class SuiteRun(ABC):
-    """One run of one check on one stage. Base class for checks of plugins and of drivers."""
+    """One run of one check of a plugin or driver, on one stage. Base class of ``CheckRun``."""
 
     _registered_before = False
     """True if the plugin has registered since its start."""

@@ -14,7 +14,7 @@ __all__ = ["NO_RESPONSES", "Responses"]
 
 @attrs.frozen
 class Responses:
-    """Simulated log of each container of a pod, and its responses to exec and port-forward."""
+    """Simulated log of each container of a pod, and the responses to exec and port-forward."""
 
     log: str = ""
     """Text that each container logs after its start."""

@@ -68,7 +68,7 @@ _ZERO: Final = Amount()
 
 @attrs.frozen
 class Usage:
-    """What each container of a pod uses while it runs."""
+    """Simulated use of CPU, memory and GPUs by each running container of a pod."""
 
     cpu: Amount = _ZERO
     memory: Amount = _ZERO

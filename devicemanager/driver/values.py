@@ -131,8 +131,8 @@ def _devices(devices: Iterable[Device | str]) -> tuple[Device, ...]:
 
 @attrs.frozen
 class Pool:
-    """Devices that are published together. In ``devices``, a name stands for a device without
-    properties.
+    """Pool: devices that a driver publishes together. In ``devices``, a name stands for a device
+    without properties.
 
     ``counters``: quantities of the shared counters for partitionable devices, by counter set and
     counter.

@@ -33,7 +33,7 @@ __all__ = ["Candidate", "NodeFit", "fit", "quota"]
 
 @attrs.frozen(slots=False)
 class Candidate:
-    """A pod to fit, with the objects that are necessary to allocate its claims."""
+    """A pod that may fit on nodes, with the objects that are necessary to allocate its claims."""
 
     object: Object
     """Pod manifest, with ``metadata.namespace``."""

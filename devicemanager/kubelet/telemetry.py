@@ -173,7 +173,10 @@ class Telemetry(NodeTelemetry):
 
 
 class NodeInfo(Protocol):
-    """Members of ``MockKubelet`` and ``InMemoryKubelet`` that the HTTP server uses."""
+    """Interface of a mock kubelet, with only the members that the HTTP server uses.
+
+    ``MockKubelet`` and ``InMemoryKubelet`` implement it.
+    """
 
     @property
     def settings(self) -> Settings: ...

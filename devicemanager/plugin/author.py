@@ -28,7 +28,8 @@ DeviceLists = Iterable[Device | str] | Iterator[Iterable[Device | str]]
 """One device list (a list, tuple or set), or an iterator that yields whole lists."""
 
 NameLists = Iterable[str] | Iterator[Iterable[str]]
-"""One list of last names (resource names without namespace), or an iterator of whole lists."""
+"""One list of last names (resource names without the namespace and the slash), or an iterator of
+such lists."""
 
 
 class Plugin(ABC):
@@ -147,7 +148,7 @@ class Lister(ABC):
 
 
 class StaticLister(Lister):
-    """Fixed list of resources, with one plugin per last name.
+    """Fixed list of resources, with one plugin for each resource name.
 
     The constructor raises ConfigurationError for a resource name that kubelets reject.
     """

@@ -43,7 +43,7 @@ ServiceFactory = Callable[[Plugin, PluginSettings, Streams], Service]
 
 
 class ResourceState(Enum):
-    """State of a resource between start and stop."""
+    """State of a resource that a plugin serves, such as waiting for the kubelet, or registered."""
 
     STARTING = "starting"
     WAITING = "waiting for the kubelet"
@@ -55,7 +55,7 @@ class ResourceState(Enum):
 
 @attrs.frozen
 class ResourceStatus:
-    """Current status of a resource.
+    """Current status of a resource that a plugin serves: its state, socket and counters.
 
     ``registrations`` counts the registrations that kubelets accepted. ``endpoint`` is the file
     name of the socket; None: the resource is not served. ``streams`` is the number of open

@@ -14,7 +14,7 @@ Devices = Mapping[str, tuple[str, ...]]
 
 
 class Fate(enum.StrEnum):
-    """What happens to a pod."""
+    """What happens to a pod in a rehearsal, such as a rejection."""
 
     STAYS = "stays"
     """The pod is on the node after all steps."""
@@ -30,7 +30,7 @@ class Fate(enum.StrEnum):
 
 @attrs.frozen
 class Outcome:
-    """Final state of a pod in one order."""
+    """Final state of a pod after all steps, for one order of registrations and admissions."""
 
     fate: Fate
     reason: str = ""
@@ -55,7 +55,7 @@ class Outcome:
 
 @attrs.frozen
 class PodResult:
-    """All outcomes of one pod."""
+    """All outcomes of one pod, from all orders of registrations and admissions that were tried."""
 
     uid: str
     name: str

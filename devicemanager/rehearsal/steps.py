@@ -24,17 +24,17 @@ __all__ = [
 
 @attrs.frozen
 class Restart:
-    """The kubelet restarts; containers keep running."""
+    """Step: the kubelet restarts; containers keep running."""
 
 
 @attrs.frozen
 class Reboot:
-    """The node reboots; all containers stop."""
+    """Step: the node reboots; all containers stop."""
 
 
 @attrs.frozen
 class Configure:
-    """Change the kubelet's version or configuration. It applies from the next kubelet start.
+    """Step: the kubelet's version or configuration changes. It applies from the next kubelet start.
 
     None and an empty mapping mean no change.
     """
@@ -59,15 +59,15 @@ class Configure:
 
 @attrs.frozen
 class WithoutPlugin:
-    """The plugin of a resource, or a DRA driver, stops. It does not register again after a kubelet
-    start."""
+    """Step: the plugin of a resource, or a DRA driver, stops. It does not register again after a
+    kubelet start."""
 
     resource: str
 
 
 @attrs.frozen
 class SetDevices:
-    """The plugin of a resource advertises other devices from now on.
+    """Step: from now on, the plugin of a resource advertises other devices than before.
 
     ``devices``: a number, or a specification such as ``8@0,1`` (8 devices on NUMA nodes 0 and 1). A
     number keeps the first devices by ID, and adds devices ``new-0``, ``new-1`` and so on if there
@@ -80,17 +80,19 @@ class SetDevices:
 
 @attrs.frozen
 class Admit:
-    """A new pod is admitted."""
+    """Step: the kubelet gets a new pod, and admits or rejects it."""
 
     pod: Pod
 
 
 @attrs.frozen
 class Drain:
-    """All pods with devices, exclusive CPUs, exclusive memory or ResourceClaims are deleted."""
+    """Step: all pods with devices, exclusive CPUs, exclusive memory or ResourceClaims are
+    deleted."""
 
 
 Step: TypeAlias = Restart | Reboot | Configure | WithoutPlugin | SetDevices | Admit | Drain
+"""Any step of a rehearsal, such as ``Restart``."""
 
 
 def with_starts(steps: Sequence[Step]) -> tuple[Step, ...]:

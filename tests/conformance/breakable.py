@@ -208,7 +208,7 @@ class Service(dp_grpc.DevicePluginServicer):
                 shown = health
             sent = version
             if "queue-memory" in on:
-                self.garbage.append(secrets.token_bytes(12 << 20))
+                self.garbage.append(secrets.token_bytes(4 << 20))
             yield self.list(health)
 
     def shared_lists(self) -> Iterator[dp.ListAndWatchResponse]:
@@ -338,7 +338,7 @@ class Service(dp_grpc.DevicePluginServicer):
         if "exit-on-odd-call" in on:
             os._exit(8)
         if "slow-preference" in on:
-            time.sleep(1.1)
+            time.sleep(0.2)
         response = dp.PreferredAllocationResponse()
         for wanted in request.container_requests:
             available, must = list(wanted.available_deviceIDs), list(wanted.must_include_deviceIDs)

@@ -17,7 +17,7 @@ from devicemanager.claims.core.inventory import Amounts, DeviceKey
 
 
 class AccessMode(enum.Enum):
-    """Mode in which a request uses its devices."""
+    """Mode in which a request uses its devices: exclusive, shared or with admin access."""
 
     EXCLUSIVE = "exclusive"
     """Use of the whole device: no other claim can use any share of it."""

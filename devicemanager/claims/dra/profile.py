@@ -13,7 +13,7 @@ import attrs
 
 
 class Quirk(enum.Enum):
-    """Upstream bug. Its value is the name that users see."""
+    """Known bug of Kubernetes' allocator. The value is the name that users see."""
 
     STALE_LIST_MATCH = "stale-list-match"
     """If the search removes a device, matchAttribute does not restore the values that the other

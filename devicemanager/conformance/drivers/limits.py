@@ -49,5 +49,5 @@ class DriverLimits(Limits):
     """Maximum time from the opening of a health stream to its first report."""
     # The kubelet's default timeout of a report (pkg/kubelet/cm/dra/claiminfo.go, v1.36).
     health_repeat_seconds: float = limit(30.0)
-    """Maximum time from a device change to the health report that shows it (DH05); also the timeout
-    of a device whose report sets no timeout (DH03)."""
+    """Maximum time from a device change to the health report that shows it (DH05); also the time
+    after which a report expires if it sets no timeout (DH03)."""

@@ -29,8 +29,8 @@ __all__ = [
 
 
 class ClaimState(StrEnum):
-    """State of a claim. If a pod waits for the claim, the state names the first thing that is
-    missing."""
+    """State of a ResourceClaim, such as prepared. If a pod waits for the claim, the state names the
+    first thing that is missing."""
 
     PREPARED = "prepared"
     """The drivers have prepared the claim. A restart of the kubelet does not change this state for
@@ -64,7 +64,7 @@ class ClaimState(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=False)
 class ClaimExplanation:
-    """The state of one claim of a pod."""
+    """Explanation of one claim of a pod: the claim's state, and what is missing."""
 
     entry: str
     """Name of the entry in the pod's ``spec.resourceClaims``; empty for the claim of the pod's

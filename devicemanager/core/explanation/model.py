@@ -224,7 +224,7 @@ class StepExplanation:
 
 @attrs.frozen
 class Holder:
-    """Container of another pod, with its devices of a resource that the explained pod requests."""
+    """Container of another pod that has devices of a resource which the explained pod requests."""
 
     pod: PodUid
     name: str

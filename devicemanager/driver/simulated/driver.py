@@ -34,7 +34,7 @@ __all__ = ["DriverCall", "HasClaims", "SimulatedDriver"]
 
 
 class HasClaims(Protocol):
-    """Attributes of a mock kubelet that the driver uses."""
+    """Interface of a mock kubelet, with only the members that a simulated driver uses."""
 
     @property
     def root(self) -> Path: ...

@@ -50,7 +50,7 @@ _SYNCHRONIZATIONS = 10
 
 @attrs.frozen
 class NriContainer:
-    """A container as the plugins have adjusted it."""
+    """A container, with the changes that NRI plugins have made to it."""
 
     pod: str
     """UID of the pod."""
