@@ -27,23 +27,24 @@ _HEAD = "\n\n".join(
     for paragraph in (
         "# Kubelet versions",
         """This page is for readers who must know how a kubelet version behaves: for a test with
-        another version, or before an upgrade. It lists all differences between the
-        versions that the mock implements, and how each version was verified.""",
+        another version, or before an upgrade. It lists all differences between versions that
+        the mock implements. It also shows how each version was verified.""",
         f"""`Settings(kubelet_version="1.28")` and `devicemanager run --kubelet-version 1.28`
         select the behaviour of a kubelet version. `1.28` means the newest patch release of 1.28;
         `1.28.2` means exactly this release. Versions 1.{OLDEST} to 1.{NEWEST_KNOWN} are supported.
         The default is 1.{DEFAULT}; the support of 1.{NEWEST_KNOWN} is a preview.""",
         """`Settings(feature_gates={"KubeletPodResourcesGet": True})` and
-        `--feature-gates KubeletPodResourcesGet=true` set feature gates of the version. Settings
+        `--feature-gates KubeletPodResourcesGet=true` set a feature gate of the version. Settings
         such as `pod_resources_qps` override the behaviour of the version.""",
         """A version does not include its known bugs. Each bug is a
         [quirk](kubelet-behaviour.md#quirks) that you enable by name. `quirks="reference"` and
         `--quirk reference` enable all quirks of the version. In everything that this page does
         not list, the mock behaves like 1.32 in all versions.""",
-        """Kubernetes has not decided two questions. The first is whether a second Register call
-        for a connected socket succeeds without effect (k/k#139765). In the mock, the new
-        connection replaces the older connection in every version; with the quirk Q2, the second
-        call is rejected. The second question is the order of the list
+        """The Kubernetes project has not decided two questions. The first is whether a second
+        Register call for a connected socket succeeds without effect (k/k#139765). In all versions
+        of the mock, the second call succeeds and the new connection replaces the older
+        connection. With the quirk Q2, the second call is rejected. The second question is the
+        order of the list
         `allocatedResourcesStatus` in 1.38 (k/k#142340). The mock sorts this list by resource and
         device ID.""",
         "`python -m tools.versions_page` generates this page.",
@@ -62,10 +63,10 @@ def _verified(verified: Mapping[int, Verified]) -> Iterator[str]:
     yield (
         "For most versions, `make differential` has run random scenarios on the device manager of "
         "a release and on the mock. The results agree except for the "
-        "[named deviations](kubelet-behaviour.md#compared-with-the-kubelet). The mock of the other "
-        "versions is based only on their source code, and `devicemanager run` prints a warning for "
-        "these versions. 1.25 is the oldest version whose device manager was built for this "
-        "comparison.\n"
+        "[named deviations](kubelet-behaviour.md#compared-with-the-kubelet). For all "
+        "other versions, the mock is based only on the source code of the kubelet. For these "
+        "versions, `devicemanager run` prints a warning. 1.25 is the oldest version whose device "
+        "manager was built for this comparison.\n"
     )
     yield "| version | compared with | scenarios | seed |"
     yield "|---|---|---|---|"
@@ -80,12 +81,14 @@ def _behaviours() -> Iterator[str]:
     yield "## What differs\n"
     yield (
         "Each row has a value that applies from a version on, until the next row of the same "
-        "behaviour. A row can name several versions, such as `1.25.10, 1.26.5, 1.27.2, 1.28`. Its "
+        "behaviour. If the first cell of a row is empty, the row is about the behaviour above it. "
+        "A row can name several versions, such as `1.25.10, 1.26.5, 1.27.2, 1.28`. Its "
         "value then applies in each of these minor versions from the named patch release on, and "
         "in all later versions.\n\n"
-        "Most behaviours are statements. Yes means that the statement is true. No means that it is "
-        'false; then the part after "otherwise" applies. A value such as "gate `PodsAPI` is on" '
-        "means yes in this state of the [feature gate](#feature-gates), and no in the other state. "
+        "Most behaviours are statements. Yes means that the statement is true, and no means that "
+        'it is false. If the statement is false, the part after "otherwise" is true. A value such '
+        'as "gate `PodsAPI` is on" means yes if the [feature gate](#feature-gates) is in this '
+        "state, and no in the other state. "
         "[Kubelet behaviour](kubelet-behaviour.md#the-same) describes the check whether a pod "
         "fits on the node.\n\n"
         "The evidence is a pull request or issue of kubernetes/kubernetes (`k/k#109016`), the "
@@ -159,7 +162,7 @@ def _gates() -> Iterator[str]:
     yield (
         "Each state applies from its version on, until the next state. Before the first state, the "
         "gate does not exist, and its feature is off. A locked gate cannot be changed. The state "
-        "gone means that the gate was removed, and its feature is always on.\n"
+        "*gone* means that the gate was removed, and its feature is always on.\n"
     )
     yield "| gate | default by version |"
     yield "|---|---|"

@@ -49,10 +49,10 @@ COMMON = (
 AT = Option(
     "at",
     choice(*_AT),
-    "only for actions: the moment of the action. With the name of an injection point or a call "
-    f"({', '.join(_AT[1:])}), the action is executed when the kubelet reaches this point or makes "
-    "this call. It is executed only once, or up to `times` times if `times` is given. With `now`, "
-    "the action is executed when the fault is set",
+    "only for actions: when the action is executed. `now` means when the fault is set. Any other "
+    "value is the name of an injection point or of a call. The action is then executed when the "
+    "kubelet reaches this point or makes this call: once, or up to `times` times if `times` is "
+    f"given. The names are {', '.join(_AT[1:-1])} and {_AT[-1]}",
     NOW,
 )
 """Option that only actions have. An action is a fault that acts on the kubelet as a whole, such as

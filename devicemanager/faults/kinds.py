@@ -139,16 +139,22 @@ def choice(*choices: str) -> Read:
 _CODE = Option("code", choice(*CODES), "status code, by its gRPC name", "UNAVAILABLE")
 _TEXT = Option("text", text, "text of the status", TEXT)
 _SECONDS = Option("seconds", seconds, "duration, by the kubelet's clock", required=True)
-_RPC = Option("rpc", choice(*RPCS), f"only this call: {', '.join(RPCS)}")
-_METHOD = Option("method", choice(*METHODS), f"only this method: {', '.join(METHODS)}")
-_POD_METHOD = Option("method", choice(*POD_METHODS), f"only this method: {', '.join(POD_METHODS)}")
+_RPC = Option("rpc", choice(*RPCS), f"only calls of this RPC, one of {', '.join(RPCS)}")
+_METHOD = Option(
+    "method", choice(*METHODS), f"only calls of this method, one of {', '.join(METHODS)}"
+)
+_POD_METHOD = Option(
+    "method", choice(*POD_METHODS), f"only calls of this method, one of {', '.join(POD_METHODS)}"
+)
 _WHEN = Option(
     "when",
     choice("before", "after"),
-    "`before` the plugin receives the call, or `after` it has responded",
+    "the fault acts `before` the plugin receives the call, or `after` the plugin has responded",
     "before",
 )
-_KEEP = Option("keep_sockets", switch, "keep the sockets of plugins: true or false", False)
+_KEEP = Option(
+    "keep_sockets", switch, "true if the kubelet does not delete the sockets of plugins", False
+)
 
 # What chaos chooses from.
 _CHAOS_CODES = ("INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN")
@@ -190,14 +196,14 @@ KINDS = _table(
     (
         Kind(
             "reject-register",
-            "Register is rejected; the plugin is not dialed",
+            "the kubelet rejects the call Register and does not connect to the plugin",
             Effect.REJECT_REGISTER,
             (attrs.evolve(_CODE, default="UNKNOWN"), _TEXT),
             chaos={"code": _CHAOS_CODES},
         ),
         Kind(
             "delay-register",
-            "the plugin is registered as usual; the response to Register is delayed",
+            "the kubelet registers the plugin as usual, but delays the response to Register",
             Effect.DELAY_REGISTER,
             (_SECONDS,),
             chaos={"seconds": (*_CHAOS_SECONDS, 9.0)},
@@ -205,19 +211,20 @@ KINDS = _table(
         # The same effect: without the option ``seconds``, a delay lasts until it is released.
         Kind(
             "hang-register",
-            "like delay-register, but the delay lasts until the fault is cleared",
+            "like `delay-register`, but the delay lasts until the fault is cleared",
             Effect.DELAY_REGISTER,
         ),
         Kind(
             "drop-register",
-            "every connection to kubelet.sock is cut while Register is in flight",
+            "all connections to kubelet.sock break while a plugin waits for the response to "
+            "Register",
             Effect.CUT_REGISTER,
             (
                 Option(
                     "when",
                     choice("before", "after"),
-                    "`before` the plugin is dialed, so that it is not registered, or `after` it "
-                    "was registered, so that only the response is lost",
+                    "with `before`, the plugin is not registered; with `after`, it was already "
+                    "registered, so that only the response is lost",
                     "before",
                 ),
             ),
@@ -225,31 +232,31 @@ KINDS = _table(
         ),
         Kind(
             "reject-notification",
-            "NotifyRegistrationStatus reports a failed registration to a plugin that the watcher "
-            "found",
+            "the kubelet calls NotifyRegistrationStatus with an error, for a plugin that the "
+            "plugin watcher has found",
             Effect.REJECT_NOTIFICATION,
             (_TEXT,),
             chaos={},
         ),
         Kind(
             "fail-notification",
-            "NotifyRegistrationStatus does not reach a plugin that the watcher found and "
-            "registered; the registration is then withdrawn and retried, as in the kubelet",
+            "the call NotifyRegistrationStatus does not reach a plugin that the plugin watcher has "
+            "registered; as in the kubelet, the registration is then withdrawn and retried",
             Effect.FAIL_NOTIFICATION,
             (_CODE, _TEXT),
             chaos={"code": _CHAOS_CODES},
         ),
         Kind(
             "stop-reading",
-            "a ListAndWatch stream is not read, so that its flow-control window fills; the last "
-            "response is applied when reading resumes",
+            "the kubelet does not read from a ListAndWatch stream, so that the flow-control window "
+            "of the stream fills; when the kubelet reads again, it applies the last response",
             Effect.STOP_READING,
             (
                 attrs.evolve(
                     _SECONDS,
                     required=False,
-                    meaning="duration, by the kubelet's clock; without it, until the fault is "
-                    "cleared",
+                    meaning="duration, by the kubelet's clock (default: until the fault is "
+                    "cleared)",
                 ),
             ),
             chaos={"seconds": _CHAOS_SECONDS},
@@ -270,21 +277,21 @@ KINDS = _table(
         ),
         Kind(
             "cut-call",
-            "the connection to the plugin is cut, and its ListAndWatch stream with it",
+            "the connection to the plugin breaks, and with it the plugin's ListAndWatch stream",
             Effect.CUT_CALL,
             (
                 _RPC,
                 Option(
                     "when",
                     choice("before", "during", "after"),
-                    "`before` the plugin receives the call, `during` its work on the call, or "
-                    "`after` it has responded",
+                    "the connection breaks `before` the plugin receives the call, `during` the "
+                    "plugin's work on the call, or `after` the plugin has responded",
                     "before",
                 ),
                 Option(
                     "seconds",
                     seconds,
-                    "with `when=during`: time that the plugin has to work on the call",
+                    "with `when=during`: seconds between the call and the break of the connection",
                     0.1,
                 ),
             ),
@@ -294,7 +301,7 @@ KINDS = _table(
             "fail-checkpoint",
             "a write of the checkpoint or of dra_manager_state fails",
             Effect.FAIL_CHECKPOINT,
-            (Option("error", choice(*ERRORS), "operating-system error", "ENOSPC"),),
+            (Option("error", choice(*ERRORS), "error code of the operating system", "ENOSPC"),),
             chaos={"error": ERRORS},
         ),
         Kind(
@@ -319,8 +326,8 @@ KINDS = _table(
         # Not for chaos: most nodes have no DRA driver.
         Kind(
             "lose-dra-state",
-            "the kubelet starts without `dra_manager_state`: the file is removed, so that the "
-            "kubelet does not know which claims drivers have prepared",
+            "the kubelet starts without `dra_manager_state`: the file is removed, so the kubelet "
+            "does not know which claims are prepared",
             Effect.LOSE_DRA_STATE,
         ),
         Kind(
@@ -359,7 +366,7 @@ KINDS = _table(
         ),
         Kind(
             "stale-pod-resources",  # not for chaos: it lasts until it is cleared
-            "PodResources returns the state of the moment when the fault was set",
+            "PodResources calls return the state at the time when the fault was set",
             Effect.STALE_POD_RESOURCES,
             (_METHOD,),
         ),
@@ -378,12 +385,12 @@ KINDS = _table(
         ),
         Kind(
             "end-pod-watches",
-            "watches of the Pods API are ended, as the kubelet does if a client reads too slowly",
+            "the kubelet ends watches of the Pods API, as it does if a client reads too slowly",
             Effect.END_POD_WATCHES,
         ),
         Kind(
             "end-list-stream",
-            "ListAndWatch streams are ended; nothing else changes",
+            "the kubelet ends ListAndWatch streams; nothing else changes",
             Effect.END_LIST_STREAM,
             chaos={"at": ("list", *_PLUGIN_RPCS)},
         ),
@@ -395,7 +402,8 @@ KINDS = _table(
         ),
         Kind(
             "recreate-kubelet-socket",
-            "kubelet.sock is recreated; connections to plugins and their sockets stay",
+            "kubelet.sock is deleted and created again; connections to plugins stay, and so do the "
+            "sockets of plugins",
             Effect.RECREATE_KUBELET_SOCKET,
             chaos={"at": _CHAOS_AT},
         ),
@@ -409,11 +417,11 @@ KINDS = _table(
         ),
         Kind(
             "restart-twice",
-            "the kubelet restarts twice, with a gap in between",
+            "the kubelet restarts, and restarts again after a gap",
             Effect.RESTART_TWICE,
             (
                 Option(
-                    "gap", seconds, "seconds between the restarts, by the kubelet's clock", 0.05
+                    "gap", seconds, "seconds between the two restarts, by the kubelet's clock", 0.05
                 ),
                 _KEEP,
             ),

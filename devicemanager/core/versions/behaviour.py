@@ -39,7 +39,7 @@ class Behaviour:
     start."""
     register_waits: bool
     """True if Register returns only after the kubelet has dialed the plugin and received its
-    options; otherwise Register returns after the check of version and name."""
+    options; otherwise Register returns after the check of API version and resource name."""
     options_of_request: bool
     """True if the kubelet uses the options in the Register request, and does not call
     GetDevicePluginOptions."""
@@ -96,10 +96,10 @@ class Behaviour:
     """True if policy ``none`` checks the policy options, too; otherwise it accepts any options."""
     merge_rule: MergeRule
     """How the topology manager merges hints. With ``narrowest``, a result is preferred if all of
-    its hints are preferred. With ``balanced``, the hints must also name the same nodes."""
+    its hints are preferred. With ``balanced``, the hints must also name the same NUMA nodes."""
     empty_topology_aligns: bool
-    """True if a resource requires alignment when one of its devices has an empty topology. If no
-    device of the resource names a NUMA node, requests for it then fit nowhere."""
+    """True if one device with an empty topology is enough to make its resource require alignment.
+    Requests for the resource then fit nowhere if none of its devices names a NUMA node."""
     hints_over_device_nodes: bool
     """True if hints contain only NUMA nodes that have devices of the resource."""
     keeps_admitted_pod: bool
@@ -221,8 +221,8 @@ class Behaviour:
     dra_refuses_unpreparing: bool
     """True if a claim cannot be prepared while it is being unprepared."""
     dra_unprepares_own: bool
-    """True if the kubelet, at the end of a pod, unprepares only claims that are prepared for this
-    pod. Otherwise it also unprepares a claim that is prepared for exactly one other pod."""
+    """True if the end of a pod unprepares only claims that are prepared for this pod. Otherwise it
+    also unprepares a claim that is prepared for exactly one other pod."""
     dra_stores_share_id: bool
     """True if the kubelet stores and reports the share ID of a device."""
     dra_skips_operations: bool
@@ -234,8 +234,8 @@ class Behaviour:
     """True if the kubelet prepares the claim that provides a pod's extended resources."""
     dra_all_mappings: bool
     """True if a container gets the devices of every request that is mapped to its extended
-    resource. Otherwise it gets only the devices of the first such request. For an extended resource
-    that is named after a DeviceClass, it then gets no devices."""
+    resource. Otherwise it gets only the devices of the first such request, or no devices if the
+    extended resource is named after a DeviceClass."""
     dra_gathers_requests: bool
     """True if a container can start as soon as the claims that it uses exist. The container's CDI
     devices are then grouped by claim. Otherwise all claims of the pod must exist, and the CDI

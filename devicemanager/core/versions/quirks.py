@@ -43,15 +43,14 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q2": Quirk(
-            "a plugin that registers a socket path again is rejected, and the kubelet no longer "
-            "notices when the connected plugin disconnects",
+            "a plugin that registers the same socket path again is rejected, and the kubelet then "
+            "does not notice when the connected plugin disconnects",
             (since("1.20", value=False), since("1.37", evidence="k/k#139338")),
         ),
         "Q3": Quirk("connections of replaced and rejected registrations stay open"),
         "Q4": Quirk(
-            "after a failed GetPreferredAllocation or an AllocateResponse without containers, "
-            "the chosen devices stay in use until another pod's devices are freed or an Allocate "
-            "fails"
+            "if GetPreferredAllocation fails, or an AllocateResponse has no containers, the chosen "
+            "devices stay in use until devices of another pod are freed or an Allocate call fails"
         ),
         "Q5": Quirk(
             "after a kubelet restart, finished init containers require devices again",
@@ -66,7 +65,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q8": Quirk(
-            "a health change is also reported for pods with the same device ID of another resource",
+            "a health change of a device is also reported for pods that use a device with the same "
+            "ID of another resource",
             (
                 since("1.20", value=False),
                 since("1.31", evidence="k/k#126243"),
@@ -74,8 +74,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q9": Quirk(
-            "a vanished device is Healthy, and a device whose plugin has disconnected keeps its "
-            "last health",
+            "the pod status shows a device that the plugin no longer lists as Healthy, and a "
+            "device whose plugin has disconnected with its last health",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q10": Quirk(
@@ -92,7 +92,10 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             _HEALTH_CHECK,
         ),
         "Q21": Quirk("a corrupt checkpoint is overwritten by the next write"),
-        "Q23": Quirk("an endpoint such as ../x is dialed"),
+        "Q23": Quirk(
+            "the kubelet connects to an endpoint such as ../x, which is outside the plugin "
+            "directory"
+        ),
         "Q24": Quirk(
             "device lists are still applied if their plugin was replaced or is not the newest "
             "plugin of the resource"
@@ -129,8 +132,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.37", evidence="seen in 1.37.2")),
         ),
         "Q31": Quirk(
-            "a rejected pod keeps what was allocated to it until the next allocation or List call "
-            "of PodResources"
+            "a rejected pod keeps the devices that were allocated to it until the next allocation "
+            "or List call of PodResources"
         ),
         "Q32": Quirk(
             "a health change of a device that several pods use is reported for only one of them",
