@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -483,3 +484,45 @@ def test_size_of_device_lists_has_two_limits(size: int, result: str) -> None:
     with pytest.raises(Failed if size == 5 else Warned) as raised:
         w10.run(run)
     assert str(raised.value) == result
+
+
+@pytest.mark.parametrize(
+    ("counts", "seconds"),
+    [
+        # The same devices in each list: complete 1.5 s after the first list, at 10.0 s.
+        ([1], 1.5),
+        # One more device in each of the first lists: complete 1.5 s after the last of them.
+        ([1, 2, 3], 2.0),
+        # More devices in each list: given up after the limit.
+        (range(1, 100), None),
+    ],
+)
+def test_lists_are_complete_once_their_devices_stay_the_same(
+    counts: Sequence[int], seconds: float | None
+) -> None:
+    lists = [
+        SimpleNamespace(time=10.0 + 0.25 * number, devices=[dp.Device(ID=str(each))] * each)
+        for number, each in enumerate([*counts, *[counts[-1]] * (100 - len(counts))])
+    ]
+    now = 10.0
+
+    def sent(resource: str = GPU, since: object = None) -> list[Any]:
+        return [each for each in lists if each.time <= now]
+
+    run: Any = Run(lists=sent, devices=lambda resource: sent()[-1].devices)
+    run.limits = Limits(settle_seconds=1.5, refresh_seconds=10.0)
+    run.stage.device_counts = {}
+    run.kubelet.clock = SimpleNamespace(time=lambda: now)
+
+    def until(condition: Callable[[], bool], limit: float) -> float | None:
+        nonlocal now
+        while now - 10.0 <= limit:
+            if condition():
+                return now - 10.0
+            now += 0.25
+        return None
+
+    waited: list[float | None] = []
+    run.until = lambda condition, limit: waited.append(until(condition, limit))
+    run.wait_devices()
+    assert waited == [seconds]
