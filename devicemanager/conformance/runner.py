@@ -684,10 +684,10 @@ def _error_text(error: Exception) -> str:
 
 
 def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
-    """Remove a lane from ``lanes`` and return it. It is the first lane that can begin now: all
-    checks that its first check follows have verdicts (``Check.follows``). If every lane must wait,
-    it is the first lane of the list.
+    """Remove a lane from ``lanes`` and return it: the first lane that need not wait, or the first
+    of all lanes if every lane must wait.
 
+    A lane must wait if its first check follows a check without a verdict (``Check.follows``).
     ``is_decided`` returns True if the check with this ID has a verdict or is not part of the run.
     """
     ready = (

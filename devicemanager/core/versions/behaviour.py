@@ -98,8 +98,9 @@ class Behaviour:
     """How the topology manager merges hints. With ``narrowest``, a result is preferred if all of
     its hints are preferred. With ``balanced``, the hints must also name the same NUMA nodes."""
     empty_topology_aligns: bool
-    """True if one device with an empty topology is enough to make its resource require alignment.
-    Requests for the resource then fit nowhere if none of its devices names a NUMA node."""
+    """True if the topology manager aligns a resource that has a device with an empty topology (a
+    topology without NUMA nodes). If no device of such a resource names a NUMA node, a request for
+    the resource then fits on no set of NUMA nodes."""
     hints_over_device_nodes: bool
     """True if hints contain only NUMA nodes that have devices of the resource."""
     keeps_admitted_pod: bool
@@ -204,7 +205,7 @@ class Behaviour:
     dra_plugin_chooses: bool
     """True if the driver's order of services decides: the kubelet calls the first service in this
     order that it knows. Otherwise the kubelet's own order decides, and a driver without a known
-    service is called as ``v1alpha4``."""
+    service is called like a driver with ``v1alpha3.NodeService`` (API version ``v1alpha4``)."""
     dra_several_instances: bool
     """True if several instances of a DRA driver can be registered; otherwise a new instance
     replaces the old instance."""
@@ -221,8 +222,8 @@ class Behaviour:
     dra_refuses_unpreparing: bool
     """True if a claim cannot be prepared while it is being unprepared."""
     dra_unprepares_own: bool
-    """True if the end of a pod unprepares only claims that are prepared for this pod. Otherwise it
-    also unprepares a claim that is prepared for exactly one other pod."""
+    """True if the end of a pod unprepares only those of its claims that are prepared for this pod.
+    Otherwise it also unprepares a claim of the pod that is prepared only for one other pod."""
     dra_stores_share_id: bool
     """True if the kubelet stores and reports the share ID of a device."""
     dra_skips_operations: bool
@@ -243,16 +244,18 @@ class Behaviour:
     dra_pod_groups: bool
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
-    """True if PodResources lists a claim once for each request of the claim that the container
-    names. It then lists no claims of a container until all claims of the pod exist. Otherwise
-    PodResources lists each claim once, as soon as the claims that the container uses exist."""
+    """True if PodResources lists a claim several times for a container that names several requests
+    of the claim: once for each of them. Then PodResources also lists no claims of a container until
+    all claims of the pod exist. Otherwise PodResources lists each claim once, as soon as the claims
+    that the container uses exist."""
     dra_health: bool
     """True if the kubelet watches the health of DRA devices."""
     dra_health_messages: bool
     """True if the status of a DRA device has the driver's message."""
     dra_health_services: tuple[str, ...]
-    """The health services that the kubelet calls if the driver lists them, the preferred
-    service first. If the list is empty (none), the kubelet calls v1alpha1 of every driver."""
+    """The health services that the kubelet knows, the preferred service first. The kubelet calls
+    the first of these that the driver lists. With the value none, the kubelet calls v1alpha1 of
+    every driver."""
     dra_health_forgets: bool
     """True if a device that the driver no longer reports is forgotten after the timeout of its last
     report; otherwise its health becomes unknown."""

@@ -74,8 +74,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q9": Quirk(
-            "the pod status shows a device that the plugin no longer lists as Healthy, and a "
-            "device whose plugin has disconnected with its last health",
+            "in the pod status, a device that is missing from the plugin's list is Healthy, and a "
+            "device whose plugin has disconnected keeps its last health",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q10": Quirk(

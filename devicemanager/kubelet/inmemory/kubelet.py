@@ -82,7 +82,9 @@ class InMemoryKubelet:
         ``simulate`` has the devices by resource: a number, a text such as ``8@0,1``, or the devices
         themselves. ``saved`` is the checkpoint of an earlier kubelet; all pods in the checkpoint
         are assumed to exist. ``names`` are the names of these pods, by UID. ``drivers`` has the
-        device names of each simulated DRA driver. The drivers are used after ``use_claims``.
+        device names of each simulated DRA driver. The kubelet prepares claims with these drivers
+        once ``use_claims`` has given it a source of claims. Before, pods run without the devices of
+        their claims.
 
         Raises ValueError for an invalid text and TopologyConfigError for topology settings that
         the kubelet would reject.

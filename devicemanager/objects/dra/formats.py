@@ -246,7 +246,7 @@ def c_identifier(at: str, text: str) -> Errors:
 def qualified_name(at: str, text: str) -> Errors:
     """Check the name of an attribute or capacity (``[domain/]name``).
 
-    The API server accepts any name with more than one ``/``.
+    As in the API server, a name with more than one ``/`` is not checked, so it has no errors.
     """
     *domains, name = text.split("/")
     if len(domains) > 1:

@@ -117,10 +117,10 @@ def not_saved(node: Node) -> Iterator[Finding]:
 
 
 def only_saved(node: Node) -> Iterator[Finding]:
-    """Find allocations in the checkpoint that the running kubelet does not have.
+    """Find devices that a container has in the checkpoint, but not in PodResources.
 
-    Only containers that PodResources shows are compared, because PodResources omits init
-    containers.
+    A container that PodResources does not show is skipped: it may be an init container, which
+    PodResources omits.
     """
     if node.saved is None or node.saved.problems or node.snapshot.pods is None:
         return

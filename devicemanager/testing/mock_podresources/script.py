@@ -50,9 +50,10 @@ class Script:
     pods: tuple[Pod, ...] = ()
     allocatable: Allocatable = attrs.field(factory=Allocatable)
     kubelet_version: str | None = None
-    """Version of the imitated kubelet, such as ``1.32``.
+    """Version of the imitated kubelet, such as ``1.32``. None: the server serves everything.
 
-    The server serves only the methods, fields and pods of this version; None: it serves all.
+    The server has only the methods and fields of this version. It omits finished pods if this
+    version omits them.
     """
     qps: float | None = DEFAULT_QPS
     """Maximum calls per second over all methods; None switches the limit off."""
