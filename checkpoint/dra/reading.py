@@ -162,9 +162,10 @@ def kubelet_error(data: bytes) -> tuple[str, str] | None:
     The error is a pair: the damaged part, and the message. The part is ``data`` if the text in
     ``Data`` is damaged, and ``file`` in all other cases.
 
-    * If the part is not JSON, the message is that of Go's JSON decoder.
-    * If the checksum is wrong, or if a key outside ``Data`` occurs twice, the message is
-      ``checkpoint is corrupted``.
+    * If the part is not JSON, or if a field outside ``Data`` has a wrong type, the message is that
+      of Go's JSON decoder.
+    * If the checksum is wrong, if a key outside ``Data`` occurs twice, or if bytes are not UTF-8,
+      the message is ``checkpoint is corrupted``.
     * If a field in ``Data`` is invalid, the message is only similar to Go's.
     """
     if error := syntax_error(data):

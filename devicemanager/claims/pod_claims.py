@@ -192,7 +192,7 @@ class PodClaims(ClaimManager):
     def flush(self) -> None:
         """Let drivers unprepare devices of released claims, and write pending changes.
 
-        Do so only if this thread has removed pods with claims since its last call of ``flush``.
+        Do nothing if this thread has not removed pods with claims since its last call of ``flush``.
         """
         if getattr(self._caller, "must_flush", False):
             self._caller.must_flush = False

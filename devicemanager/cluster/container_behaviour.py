@@ -35,7 +35,7 @@ PORT_FORWARD: Final = f"{PREFIX}/port-forward"
 RESIZE_DELAY: Final = f"{PREFIX}/resize-delay"
 """Annotation of a pod: the time from an accepted resize until the containers have new resources.
 
-``RUN_FOR`` to ``RESIZE_DELAY`` are annotations that override the default behavior of the containers
+``RUN_FOR`` to ``RESIZE_DELAY`` are annotations that override the default behaviour of the containers
 of a pod (``ContainerBehaviour``).
 """
 
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def own_annotations(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the annotations of a pod that define the simulated behavior of its containers."""
+    """Return the annotations of a pod that define the simulated behaviour of its containers."""
     annotations = metadata.get("annotations") or {}
     return tuple((name, text) for name, text in annotations.items() if name.startswith(PREFIX))
 

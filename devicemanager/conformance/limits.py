@@ -59,13 +59,13 @@ class Limits:
     parallel_rounds: int = limit(20)
     """Number of rounds of parallel allocations (A08)."""
     single_devices: int = limit(64)
-    """Maximum number of devices per resource that a check uses one by one, or offers in a request
-    (P05). Further devices are not used."""
+    """Maximum number of devices per resource that checks of single responses allocate one by one
+    (such as A05 and A18), and that a request offers in P05."""
     streams: int = limit(10)
     """Number of ListAndWatch streams to open and close in a batch (W15)."""
     stream_batches: int = limit(5)
-    """Maximum number of batches of ``streams`` streams (W15). The check fails only if every batch
-    adds to the plugin's resource use. A thread pool that grows in the first batches is not a
+    """Maximum number of batches of ``streams`` streams (W15). Threads and descriptors are a
+    leak only if every batch adds to them. A thread pool that grows in the first batches is not a
     leak."""
     changes: int = limit(50)
     """Number of device changes in a row (W13, L06)."""

@@ -5,7 +5,7 @@ devices a container gets, whether the topology policy admits a pod, what the pod
 node's status say. Nothing here performs I/O, makes an RPC, takes a lock, reads a clock,
 draws a random number or logs. Callers pass in facts and carry out the decisions.
 
-In:   device lists, pods, a time in seconds, the settings that select a kubelet's behavior.
+In:   device lists, pods, a time in seconds, the settings that select a kubelet's behaviour.
 Out:  values; a rejection (``rejection.Rejected``); requests for RPCs. The allocator is a
       generator and yields a request for each RPC that it needs.
 

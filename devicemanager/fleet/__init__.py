@@ -1,4 +1,5 @@
-"""Fleets: all nodes of a cluster in one archive, to find out which pods would fit on the nodes.
+"""Fleets: all nodes of a cluster in one archive, to find out which pods would fit on the nodes,
+and what a reboot or an upgrade would do.
 
 Theory of operation. ``collecting`` reads a cluster, and keeps only fields that concern devices and
 scheduling (``fields``). A ``Fleet`` holds these objects, and optionally snapshots of nodes. A

@@ -197,7 +197,7 @@ class Settings:
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict, converter=_as_gates)
     """Feature gates of the kubelet that differ from the version's defaults, by name."""
     behaviour: Behaviour = attrs.field(init=False, eq=False, repr=False)
-    """The kubelet's behavior, which results from ``kubelet_version`` and ``feature_gates``."""
+    """The kubelet's behaviour, which results from ``kubelet_version`` and ``feature_gates``."""
 
     @behaviour.default
     def _behaviour(self) -> Behaviour:

@@ -70,8 +70,8 @@ def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[st
     """Return, for each UID in the checkpoint, the names of the matching pods in PodResources.
 
     A pod matches a UID if an entry of the checkpoint with this UID matches a container of the pod:
-    the container has the same name and exactly the same devices. UIDs without a matching pod are
-    left out.
+    the container has the same name, and exactly the entry's devices of the entry's resource. UIDs
+    without a matching pod are left out.
     """
     # Container name, resource and devices together are almost always unique on a node.
     holdings: dict[tuple[str, str, frozenset[str]], set[str]] = {}

@@ -253,8 +253,8 @@ class Undecided:
 
     steps: int
     unexamined: tuple[tuple[str, str], ...] = ()
-    """Alternatives for which the search has not tried every combination of devices, as pairs of
-    claim and label."""
+    """Requests and alternatives for which the search has not tried every combination of devices, as
+    pairs of claim and label. A request is given as its first alternative."""
     is_out_of_time: bool = False
     """True if the caller's time limit ended the search; False if the step limit did."""
 

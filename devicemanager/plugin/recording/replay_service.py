@@ -28,8 +28,8 @@ _CODES = {go_name(code.name): code for code in grpc.StatusCode}
 class ReplayService(Service):
     """Service that responds as the recorded plugin did after one ``registration``.
 
-    The n-th ListAndWatch stream of the replay sends the lists of the n-th recorded stream of the
-    registration. The first ``opened`` recorded streams are skipped. After the last recorded stream,
+    The first ``opened`` recorded streams of the registration are skipped. After that, each
+    ListAndWatch stream sends the lists of the next recorded stream. After the last recorded stream,
     each further stream sends only the last list, and stays open.
 
     If the plugin ended a recorded stream, the replayed stream ends at the recorded time. Otherwise,
