@@ -321,7 +321,7 @@ class CheckRun(SuiteRun):
         devices has come for ``settle_seconds``. After ``refresh_seconds``, return in any case.
         """
         counts = self.stage.device_counts
-        known: list[list[dp.Device]] = []
+        known: list[set[str]] = []
         last_change = 0.0
 
         def are_complete() -> bool:
@@ -331,8 +331,10 @@ class CheckRun(SuiteRun):
             devices = [self.devices(name) for name in self.resources]  # can raise Failed
             if not any(devices):
                 return False
-            if devices != known:
-                known = devices
+            # A plugin may send the same devices in another order, or with another health.
+            ids = [{each.ID for each in listed} for listed in devices]
+            if ids != known:
+                known = ids
                 lists = (self.observed.lists(name, EVER)[-1] for name in self.resources)
                 last_change = max(each.time for each in lists)
             return self.kubelet.clock.time() - last_change >= self.limits.settle_seconds

@@ -107,7 +107,8 @@ class Hardware:
             return set(online_nodes(self.sys))
         except NumaError as error:
             raise CheckError(
-                f"--sys: {error}: write NUMA nodes such as 0-1 into this file, or use --numa 0,1"
+                f"--sys: {error}: write NUMA nodes such as 0-1 into this file, or use --numa "
+                "0,1 for a plugin and --driver for a DRA driver"
             ) from error
 
     def check(self) -> None:

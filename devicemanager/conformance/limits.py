@@ -88,7 +88,8 @@ class Limits:
     pre_start_seconds: float = limit(30.0)
     """Maximum duration of PreStartContainer (S01)."""
     stop_seconds: float = limit(10.0)
-    """Maximum time from SIGTERM to the exit of the process."""
+    """Maximum time from SIGTERM to the exit of the process (L01). If a check stops the plugin and
+    does not judge its exit, the plugin is killed after this time."""
     stream_end_seconds: float = limit(10.0)
     """Maximum time from the end of a ListAndWatch stream until the plugin has freed the descriptors
     and threads of this stream (W15, L04)."""

@@ -43,7 +43,7 @@ class RunningPlugin:
     def __init__(
         self, under_test: PluginUnderTest, kubelet: MockKubelet, stop_seconds: float = 10.0
     ) -> None:
-        """``stop_seconds`` is the time from SIGTERM to SIGKILL in ``end`` and ``close``."""
+        """``stop_seconds`` is the time from SIGTERM to SIGKILL if this object stops an instance."""
         self.under_test = under_test
         self._stop_seconds = stop_seconds
         self.processes: list[PluginProcess] = []
@@ -120,6 +120,10 @@ class RunningPlugin:
                 stack.callback(self.under_test.call, "cleanup", values)
                 stack.callback(self.end, process)
 
+    def stop(self, process: PluginProcess) -> None:
+        """Stop an instance with SIGTERM, and after ``stop_seconds`` with SIGKILL."""
+        process.stop(self._stop_seconds)
+
     def end(self, process: PluginProcess) -> None:
         """Stop an instance. Use it only if no check examines this exit: the instance is killed at
         once if an earlier instance has ignored SIGTERM."""
@@ -128,7 +132,7 @@ class RunningPlugin:
             process.stay_down()
             with contextlib.suppress(ProcessEnded):
                 process.send_signal(signal.SIGKILL)
-        process.stop(self._stop_seconds)
+        self.stop(process)
         # Otherwise the check itself has killed the instance.
         if was_running and process.exit_status == -signal.SIGKILL:
             self.under_test.ignores_sigterm.set()

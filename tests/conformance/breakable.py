@@ -163,7 +163,7 @@ class Service(dp_grpc.DevicePluginServicer):
             return
         self.live.append(ended)
         if "late-list" in on:
-            ended.wait(0.15)
+            ended.wait(0.2)
         if "very-late-list" in on:
             ended.wait(3)
         if "leak-handlers" in on:
@@ -208,7 +208,7 @@ class Service(dp_grpc.DevicePluginServicer):
                 shown = health
             sent = version
             if "queue-memory" in on:
-                self.garbage.append(secrets.token_bytes(4 << 20))
+                self.garbage.append(b"\1" * (12 << 20))
             yield self.list(health)
 
     def shared_lists(self) -> Iterator[dp.ListAndWatchResponse]:

@@ -64,7 +64,7 @@ CASES = (
     case("hot-loop", "R06"),
     case("gives-up", "R06", recover_seconds=2),
     case("impatient", "R07", register_delay_seconds=3),
-    case("exit-without-kubelet", "R08", away_seconds=3),
+    case("exit-without-kubelet", "R08", away_seconds=4),
     case("reregister", "R09"),
     case("all-or-nothing", "R10", start_seconds=5),
     case("deprecation", "R11", start_seconds=5),
@@ -131,7 +131,7 @@ CASES = (
         also="K01",
         why="it exits with the kubelet, and is not started again",
     ),
-    case("late-list", "W01", first_list_warn_seconds=0.1),
+    case("late-list", "W01", first_list_warn_seconds=0.15),
     case(
         "short-stream",
         "W02",

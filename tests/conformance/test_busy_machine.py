@@ -146,9 +146,11 @@ class Instance:
     def __init__(self, status: int, is_running: bool = True) -> None:
         self.exit_status, self.signals = status, [0][:0]
         self.is_running, self.pid = is_running, 1
+        self.timeouts: list[float] = []
 
-    def stop(self) -> None:
+    def stop(self, timeout: float) -> None:
         self.signals.append(signal.SIGTERM)
+        self.timeouts.append(timeout)
 
     def send_signal(self, number: int) -> None:
         self.signals.append(number)
@@ -169,10 +171,11 @@ def test_plugin_that_ignores_sigterm_is_waited_for_once() -> None:
         Instance(killed),
     ]
     for instance in instances:
-        running = RunningPlugin(under_test, kubelet)
+        running = RunningPlugin(under_test, kubelet, 2.5)
         running.processes.append(instance)  # type: ignore[arg-type]
         running.close()
         sent.append(instance.signals)
+        assert instance.timeouts == [2.5]
     assert sent == [[signal.SIGTERM]] * 3 + [[signal.SIGKILL, signal.SIGTERM]]
 
 

@@ -486,43 +486,46 @@ def test_size_of_device_lists_has_two_limits(size: int, result: str) -> None:
     assert str(raised.value) == result
 
 
+_A, _B, _SICK_B = dp.Device(ID="a"), dp.Device(ID="b"), dp.Device(ID="b", health="Unhealthy")
+
+
 @pytest.mark.parametrize(
-    ("counts", "seconds"),
+    ("lists", "seconds"),
     [
-        # The same devices in each list: complete 1.5 s after the first list, at 10.0 s.
-        ([1], 1.5),
-        # One more device in each of the first lists: complete 1.5 s after the last of them.
-        ([1, 2, 3], 2.0),
-        # More devices in each list: given up after the limit.
-        (range(1, 100), None),
+        # Complete 1.5 s after the first list.
+        ([[_A, _B]], 1.5),
+        # Complete 1.5 s after the list with the last device, the third one.
+        ([[], [_A], [_A, _B]], 2.0),
+        # Another order or health: the same devices.
+        ([[_A, _B], [_B, _A], [_A, _SICK_B]], 1.5),
+        # Never complete.
+        ([[dp.Device(ID=str(number))] for number in range(100)], None),
     ],
 )
 def test_lists_are_complete_once_their_devices_stay_the_same(
-    counts: Sequence[int], seconds: float | None
+    lists: Sequence[Sequence[dp.Device]], seconds: float | None
 ) -> None:
-    lists = [
-        SimpleNamespace(time=10.0 + 0.25 * number, devices=[dp.Device(ID=str(each))] * each)
-        for number, each in enumerate([*counts, *[counts[-1]] * (100 - len(counts))])
-    ]
-    now = 10.0
+    """The plugin sends a list every 0.25 s, and repeats the last one."""
+    now = 0.0
 
-    def sent(resource: str = GPU, since: object = None) -> list[Any]:
-        return [each for each in lists if each.time <= now]
+    def newest() -> SimpleNamespace:
+        number = int(now / 0.25)
+        return SimpleNamespace(time=number * 0.25, devices=lists[min(number, len(lists) - 1)])
 
-    run: Any = Run(lists=sent, devices=lambda resource: sent()[-1].devices)
+    run: Any = Run(
+        lists=lambda resource, since: [newest()], devices=lambda resource: newest().devices
+    )
     run.limits = Limits(settle_seconds=1.5, refresh_seconds=10.0)
     run.stage.device_counts = {}
     run.kubelet.clock = SimpleNamespace(time=lambda: now)
-
-    def until(condition: Callable[[], bool], limit: float) -> float | None:
-        nonlocal now
-        while now - 10.0 <= limit:
-            if condition():
-                return now - 10.0
-            now += 0.25
-        return None
-
     waited: list[float | None] = []
-    run.until = lambda condition, limit: waited.append(until(condition, limit))
+
+    def until(condition: Callable[[], bool], limit: float) -> None:
+        nonlocal now
+        while not condition() and now < limit:
+            now += 0.25
+        waited.append(now if now < limit else None)
+
+    run.until = until
     run.wait_devices()
     assert waited == [seconds]

@@ -280,9 +280,13 @@ def test_reconnection_is_not_a_registration() -> None:
 
 
 def _dh03(
-    monkeypatch: pytest.MonkeyPatch, *devices: tuple[int, int], error: Exception | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    *devices: tuple[int, int],
+    after: float = 5.0,
+    error: Exception | None = None,
 ) -> str | None:
-    """Run DH03 with a driver that repeats its report after 5 s, or whose stream ends with an error.
+    """Run DH03 with a driver whose stream has a second report, or ends with an error, ``after``
+    seconds after the first report.
 
     Each device has a health and a timeout.
     """
@@ -305,7 +309,7 @@ def _dh03(
         limits=DriverLimits(),
         client=lambda: nullcontext(client),
     )
-    seconds = itertools.count(0.0, 5.0)
+    seconds = itertools.count(0.0, after)
     monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
     return health.dh03.run(run)
 
@@ -342,17 +346,23 @@ def test_dh03_is_skipped_if_no_health_is_known(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("code", "timeout", "outcome"),
+    ("code", "waited", "timeout", "outcome"),
     [
-        ("DEADLINE_EXCEEDED", 31, Skipped),
-        ("DEADLINE_EXCEEDED", 30, Failed),
-        ("UNAVAILABLE", 120, Failed),
+        ("DEADLINE_EXCEEDED", 45, 46, Skipped),
+        ("DEADLINE_EXCEEDED", 45, 45, Failed),
+        # The first report came late, so the stream ended soon after it.
+        ("DEADLINE_EXCEEDED", 1, 30, Skipped),
+        ("UNAVAILABLE", 1, 120, Failed),
     ],
 )
 def test_dh03_does_not_wait_for_a_report_that_expires_later(
-    code: str, timeout: int, outcome: type[Exception], monkeypatch: pytest.MonkeyPatch
+    code: str,
+    waited: float,
+    timeout: int,
+    outcome: type[Exception],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     error = CallFailed("NodeWatchResources", grpc.RpcError("no"))
     error.code = code
     with pytest.raises(outcome):
-        _dh03(monkeypatch, (_HEALTHY, timeout), error=error)
+        _dh03(monkeypatch, (_HEALTHY, timeout), after=waited, error=error)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from devicemanager.conformance import Hardware, Limits, Severity, select
+from devicemanager.conformance import Hardware, Severity, select
 from devicemanager.conformance.checks import allocate, restarts
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.kubelet.mock import MockKubelet
@@ -127,8 +127,8 @@ def _k14(
     run.start = run.relaunch = lambda *args: None
     run.healthy_ids = lambda: ["card0"]
     run.client = lambda: contextlib.nullcontext(client)
-    run.limits = Limits()
-    run.process = SimpleNamespace(stop=lambda timeout: stop(), machine_path=run.plugin.path)
+    monkeypatch.setattr(restarts, "stop", lambda run: stop())
+    run.process = SimpleNamespace(machine_path=run.plugin.path)
     [check] = select(["K14"])
     return str(check.run(run))
 

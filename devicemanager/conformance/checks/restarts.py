@@ -27,6 +27,7 @@ from devicemanager.conformance.checks.steps import (
     assume_list,
     check_same_devices,
     devices_by_resource,
+    stop,
 )
 from devicemanager.conformance.observations import EVER
 from devicemanager.conformance.outcomes import Failed, Lost, Skipped, Warned
@@ -259,7 +260,7 @@ def k11(run: CheckRun) -> str:
     identities = {path: FileIdentity.of(path) for path in sockets.values()}
     mark = run.kubelet.mark()
     run.step("SIGTERM to the first instance")
-    first.stop(run.limits.stop_seconds)
+    run.plugin.stop(first)
     run.settle()
     newest = {
         resource: path for resource, path in run.observed.sockets(since) if path not in before
@@ -374,7 +375,7 @@ def k14(run: CheckRun) -> str:
     if not existing:
         cause = "A12" if response.mounts else "A11"
         raise Skipped(f"the response names {named[0]}, which does not exist", cause=cause)
-    run.process.stop(run.limits.stop_seconds)
+    stop(run)
     _check_exist(existing, "exit")
     run.relaunch("the plugin's restart")
     _check_exist(existing, "new start")

@@ -13,6 +13,7 @@ import attrs
 from devicemanager.apiserver import FakeApiServer, InCluster
 from devicemanager.apiserver.in_cluster import DIRECTORY as SERVICE_ACCOUNT
 from devicemanager.conformance.drivers.driver_under_test import VARIABLES, DriverUnderTest
+from devicemanager.conformance.drivers.limits import DriverLimits
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.conformance.running_plugin import RunningPlugin
 from devicemanager.conformance.stage import Stage
@@ -43,6 +44,7 @@ class DriverStage(Stage):
     """Mock kubelet and API server in temporary directories, and the driver that uses them."""
 
     api: FakeApiServer
+    limits: DriverLimits
 
     def _new_kubelet(self, plugin: PluginUnderTest, settings: Settings) -> MockKubelet:
         assert isinstance(plugin, DriverUnderTest)
@@ -120,7 +122,7 @@ class RunningDriver(RunningPlugin):
     """Instances of the driver under test on one stage."""
 
     def __init__(self, under_test: DriverUnderTest, stage: DriverStage) -> None:
-        super().__init__(under_test, stage.kubelet)
+        super().__init__(under_test, stage.kubelet, stage.limits.grace_seconds)
         self._driver = under_test
         self._stage = stage
         self.pod_uid = POD_UIDS[0]

@@ -79,7 +79,7 @@ def dr04(run: DriverRun) -> str:
 def dr05(run: DriverRun) -> str:
     run.start()
     [claim] = run.claims()
-    run.process.stop()
+    run.plugin.stop(run.process)
     since = run.kubelet.mark()
     run.launch()
     # A pod can wait for the driver. Then the call comes at once, before anything is published.

@@ -61,7 +61,7 @@ def dk03(run: DriverRun) -> None:
     [claim] = run.claims()
     [before] = run.prepare(claim)
     run.step("SIGTERM")
-    run.process.stop()
+    run.plugin.stop(run.process)
     _restart(run, "the driver's restart")
     _check_again(run, claim, before, "the driver's restart")
     run.unprepare(claim)
@@ -141,7 +141,7 @@ def dk06(run: DriverRun) -> str:
     if "shareID" in result:
         raise Skipped("the driver's devices can be shared")
     run.prepare(claim)
-    run.process.stop()
+    run.plugin.stop(run.process)
     run.step("delete the claim")
     run.api.delete("resourceclaims", claim["metadata"]["name"])
     _restart(run, "the driver's restart")
@@ -196,7 +196,7 @@ def dk08(run: DriverRun) -> str:
     _check_again(run, claim, before, "the start of a second instance")
     identities = {path: FileIdentity.of(path) for path in new_sockets}
     run.step("SIGTERM to the first instance")
-    old.stop()
+    run.plugin.stop(old)
     # The second instance may have created its socket again, but there was a gap.
     if any(FileIdentity.of(path) != identity for path, identity in identities.items()):
         raise Failed("the exit of the first instance removed a socket of the second instance")
@@ -256,7 +256,7 @@ def _check_versions(run: DriverRun, *, previous_first: bool) -> str:
     run.start()
     [claim] = run.claims()
     run.prepare(claim)
-    run.process.stop()
+    run.plugin.stop(run.process)
     run.plugin.runs_previous = not previous_first
     _restart(run, f"the start of {two}")
     problem = _why_not_again(run, claim)
@@ -290,7 +290,7 @@ def dk11(run: DriverRun) -> str:
     run.start()
     [claim] = run.claims()
     run.prepare(claim)
-    run.process.stop()
+    run.plugin.stop(run.process)
     damaged = _damage_checkpoint(run)
     since = run.kubelet.mark()
     run.launch()

@@ -87,7 +87,7 @@ def ds05(run: DriverRun) -> str:
     run.start()
     _need_slices(run)
     before, count = sorted(run.devices()), len(run.slices())
-    run.process.stop()
+    run.plugin.stop(run.process)
     run.relaunch("the driver's restart")
     run.wait_slices("the driver's restart")
     run.settle()
