@@ -1,5 +1,6 @@
 """Record the calls of a driver, and replay them."""
 
+import io
 import json
 import subprocess
 import sys
@@ -146,6 +147,14 @@ def test_recorder_that_never_started_can_be_stopped(tmp_path):
     failed.stop()
     assert failed.calls == 0
     assert [*tmp_path.iterdir()] == []
+
+
+def test_file_that_takes_no_text_ends_the_start(tmp_path):
+    recorder = DriverRecorder(io.BytesIO(), tmp_path)
+    with pytest.raises(TypeError):
+        recorder.start()
+    assert recorder.calls == 0
+    recorder.stop()
 
 
 def test_invalid_recordings(tmp_path, recording):

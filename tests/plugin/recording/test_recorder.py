@@ -1,5 +1,6 @@
 """A recorder between kubelets and plugins: forwarding, recording, restarts of both sides."""
 
+import io
 import json
 import threading
 
@@ -341,3 +342,23 @@ def test_failed_start_removes_the_plugin_directory(directory, kubelet):
     assert not recorder.plugin_dir.exists()
     assert recorder.calls == 0
     recorder.stop()
+
+
+def test_file_that_takes_no_text_ends_the_start(kubelet):
+    recorder = Recorder(io.BytesIO(), kubelet.directory)
+    with pytest.raises(TypeError):
+        recorder.start()
+    assert not recorder.plugin_dir.exists()
+    assert recorder.calls == 0
+    recorder.stop()
+
+
+def test_closed_file_stops_only_the_recording(plugin_dir, kubelet, raw_plugin):
+    reports, file = [], io.StringIO()
+    recorder = Recorder(file, kubelet.directory, plugin_dir, report=reports.append).start()
+    file.close()
+    raw_plugin().register()
+    assert kubelet.plugin().devices == {"gpu-0": "Healthy"}
+    with pytest.raises(RecordingError, match=r"^the recording is incomplete: I/O operation on cl"):
+        recorder.stop()
+    assert sum("cannot write the recording" in line for line in reports) == 1
