@@ -94,7 +94,13 @@ class DriverRecorder:
         return 0 if self._writer is None else self._writer.calls
 
     def start(self) -> Self:
-        """Start recording. Raises RecordingError if the file exists or cannot be created."""
+        """Start recording.
+
+        Raises RecordingError if the file exists or cannot be created, or if the recorder was
+        started or stopped before.
+        """
+        if self._writer is not None or self._stopping.is_set():
+            raise RecordingError("a recorder cannot be started again: create another one")
         self._writer = RecordingWriter(
             self._open(), str(self._directory), Redaction(()), self._cannot_write
         )

@@ -156,9 +156,11 @@ class Recorder:
     def start(self) -> Self:
         """Start to record, and return this recorder.
 
-        Raises RecordingError if the file exists or cannot be created, or if the plugin directory
-        is not writable.
+        Raises RecordingError if the file exists or cannot be created, if the plugin directory is
+        not writable, or if the recorder was started or stopped before.
         """
+        if self._writer is not None or self._stopping.is_set():
+            raise RecordingError("a recorder cannot be started again: create another one")
         try:
             self._writer = RecordingWriter(
                 self._open(), str(self._kubelet_dir), self._redaction, self._cannot_write

@@ -157,6 +157,16 @@ def test_file_that_takes_no_text_ends_the_start(tmp_path):
     recorder.stop()
 
 
+def test_recorder_starts_only_once(tmp_path):
+    file = io.StringIO()
+    recorder = DriverRecorder(file, tmp_path).start()
+    for _ in range(2):
+        with pytest.raises(RecordingError, match=r"^a recorder cannot be started again: create an"):
+            recorder.start()
+        recorder.stop()
+    assert len(file.getvalue().splitlines()) == 1
+
+
 def test_invalid_recordings(tmp_path, recording):
     with pytest.raises(RecordingError, match="is not a directory: use the kubelet's"):
         DriverRecorder(tmp_path / "x", tmp_path / "none")

@@ -362,3 +362,16 @@ def test_closed_file_stops_only_the_recording(plugin_dir, kubelet, raw_plugin):
     with pytest.raises(RecordingError, match=r"^the recording is incomplete: I/O operation on cl"):
         recorder.stop()
     assert sum("cannot write the recording" in line for line in reports) == 1
+
+
+def test_recorder_starts_only_once(directory, kubelet, recorder):
+    with pytest.raises(RecordingError, match=r"^a recorder cannot be started again: create anoth"):
+        recorder.start()
+    assert recorder.plugin_dir.exists()
+    recorder.stop()
+    # A path would only give the error that the file exists.
+    again = Recorder(io.StringIO(), kubelet.directory)
+    for _ in range(2):
+        again.stop()
+        with pytest.raises(RecordingError, match=r"^a recorder cannot be started again"):
+            again.start()
