@@ -96,17 +96,30 @@ class DriverRecorder:
     def start(self) -> Self:
         """Start recording.
 
-        Raises RecordingError if the file exists or cannot be created, or if the recorder was
-        started or stopped before.
+        Raises RecordingError if the file exists or cannot be created, if the sockets that a killed
+        recorder left cannot be restored, or if the recorder was started or stopped before.
         """
         if self._writer is not None or self._stopping.is_set():
             raise RecordingError("a recorder cannot be started again: create another one")
-        self._writer = RecordingWriter(
-            self._open(), str(self._directory), Redaction(()), self._cannot_write
-        )
-        restore_after_crash(self._directory)
-        self._thread.start()
+        try:
+            # Before the file is created, so that an error leaves none behind.
+            self._restore()
+            self._writer = RecordingWriter(
+                self._open(), str(self._directory), Redaction(()), self._cannot_write
+            )
+            self._thread.start()
+        except BaseException:
+            self._end()
+            raise
         return self
+
+    def _restore(self) -> None:
+        try:
+            restore_after_crash(self._directory)
+        except OSError as error:
+            raise RecordingError(
+                f"cannot restore the sockets of {self._directory}: {error.strerror or error}"
+            ) from error
 
     def _open(self) -> IO[str]:
         if not isinstance(self._file, (str, os.PathLike)):
@@ -129,6 +142,13 @@ class DriverRecorder:
         self._changed.notify()
         if self._thread.is_alive():
             self._thread.join()
+        self._end()
+        if self._writer is not None and (error := self._writer.error) is not None:
+            raise RecordingError(f"the recording is incomplete: {error.strerror or error}")
+
+    def _end(self) -> None:
+        # After a failed start, too: the watch has ended.
+        self._stopping.set()
         self._watch.stop()
         # Do this first: calls that the kubelet makes because the recorder stops must not be
         # recorded.
@@ -136,9 +156,9 @@ class DriverRecorder:
             self._writer.close()
         for driver in self._recorded.values():
             driver.close()
-        self._closing.close()
-        if self._writer is not None and (error := self._writer.error) is not None:
-            raise RecordingError(f"the recording is incomplete: {error.strerror or error}")
+        # A line that could not be written is still in the buffer, and fails again.
+        with contextlib.suppress(OSError):
+            self._closing.close()
 
     def __enter__(self) -> Self:
         return self.start()

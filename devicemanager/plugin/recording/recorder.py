@@ -278,6 +278,8 @@ class Recorder:
             server.stop(_GRACE).wait()
 
     def _end(self) -> None:
+        # After a failed start, too: the pool and the temporary directory are gone.
+        self._stopping.set()
         # Close the writer first: calls that plugins make because the recorder stops must not be
         # recorded.
         if self._writer is not None:
@@ -287,7 +289,9 @@ class Recorder:
             watch.stop()
         self._proxies.close()
         self._pool.close()
-        self._closing.close()
+        # A line that could not be written is still in the buffer, and fails again.
+        with contextlib.suppress(OSError):
+            self._closing.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 

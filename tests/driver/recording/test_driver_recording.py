@@ -167,6 +167,33 @@ def test_recorder_starts_only_once(tmp_path):
     assert len(file.getvalue().splitlines()) == 1
 
 
+def test_sockets_that_cannot_be_restored(tmp_path, monkeypatch):
+    (tmp_path / ".gpu.sock.recorded").touch()
+
+    def fail(*_arguments, **_options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", fail)  # root can write to every directory
+    recorder = DriverRecorder(tmp_path / "x", tmp_path)
+    with pytest.raises(RecordingError, match=r"^cannot restore the sockets of .*: Permission den"):
+        recorder.start()
+    with pytest.raises(RecordingError, match=r"^a recorder cannot be started again"):
+        recorder.start()
+    recorder.stop()
+    assert not (tmp_path / "x").exists()
+
+
+def test_full_disk_below_a_path(tmp_path, monkeypatch):
+    monkeypatch.setattr("devicemanager.driver.recording.recorder.open_new", full_disk)
+    recorder = DriverRecorder(tmp_path / "x", tmp_path).start()
+    with pytest.raises(RecordingError, match=r"^the recording is incomplete: No space left"):
+        recorder.stop()
+
+
+def full_disk(_path):
+    return open("/dev/full", "w")  # noqa: PTH123 - closed by the recorder
+
+
 def test_invalid_recordings(tmp_path, recording):
     with pytest.raises(RecordingError, match="is not a directory: use the kubelet's"):
         DriverRecorder(tmp_path / "x", tmp_path / "none")

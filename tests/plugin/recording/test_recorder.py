@@ -341,6 +341,8 @@ def test_failed_start_removes_the_plugin_directory(directory, kubelet):
         recorder.start()
     assert not recorder.plugin_dir.exists()
     assert recorder.calls == 0
+    with pytest.raises(RecordingError, match=r"^a recorder cannot be started again"):
+        recorder.start()
     recorder.stop()
 
 
@@ -375,3 +377,15 @@ def test_recorder_starts_only_once(directory, kubelet, recorder):
         again.stop()
         with pytest.raises(RecordingError, match=r"^a recorder cannot be started again"):
             again.start()
+
+
+def test_full_disk_below_a_path(directory, kubelet, monkeypatch):
+    monkeypatch.setattr("devicemanager.plugin.recording.recorder.open_new", full_disk)
+    recorder = Recorder(directory / "r", kubelet.directory).start()
+    with pytest.raises(RecordingError, match=r"^the recording is incomplete: No space left"):
+        recorder.stop()
+    assert not recorder.plugin_dir.exists()
+
+
+def full_disk(_path):
+    return open("/dev/full", "w")  # noqa: PTH123 - closed by the recorder
