@@ -68,7 +68,7 @@ class Inspection:
     """Reasons for which a kubelet would reject the file, one line each; empty if a kubelet accepts
     it."""
     found: int | None
-    """Checksum in the file, 0 if it is missing. None if it is invalid or possibly damaged."""
+    """Checksum in the file; None if it is missing, invalid or possibly damaged."""
     expected: int
     """Checksum computed from the contents that could be read."""
     lost: tuple[str, ...] = ()
@@ -100,14 +100,14 @@ def _read(data: bytes) -> Inspection:
     damage."""
     problems: list[str] = []
     value, behind = _decoded(data, problems)
-    in_file: int | None
+    found: int | None
     try:
-        entries, registered, in_file = read_file(value)
+        entries, registered, found = read_file(value)
     except Problem as problem:
         problems.append(str(problem))
-        entries, registered, in_file = [], {}, None
+        entries, registered, found = [], {}, None
     # If anything is damaged, the checksum may be damaged, too.
-    found = None if problems else in_file or 0
+    found = None if problems else found
     if behind.entries:
         entries = [*(entries or ()), *behind.entries]
     if behind.registered:
@@ -120,8 +120,8 @@ def _read(data: bytes) -> Inspection:
     problems += unread
     expected = checksum(checkpoint)
     is_complete = not problems
-    if is_complete and found is not None and found != expected:
-        problems.append(ChecksumMismatch(expected, in_file).problem)
+    if is_complete and (found or 0) != expected:
+        problems.append(ChecksumMismatch(expected, found).problem)
     lost = (*unread, *behind.lost)
     return Inspection(
         checkpoint, is_complete, tuple(problems), found, expected, lost, is_text(data)

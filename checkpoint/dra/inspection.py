@@ -45,8 +45,8 @@ class Inspection:
     """Reasons for which a kubelet would reject the file, one line each; empty if a kubelet accepts
     it."""
     found: int | None
-    """Checksum in the file; None if it is invalid or possibly damaged. If the file has no checksum,
-    this is the checksum of an empty list of claims, which the kubelet then assumes."""
+    """Checksum in the file; None if it is missing, invalid or possibly damaged. If it is missing,
+    the kubelet assumes the checksum of an empty list of claims."""
     expected: int
     """Checksum of the text in ``Data``; if ``is_complete`` is false, checksum of the claims that
     could be read."""
@@ -63,14 +63,13 @@ class Inspection:
 def inspect(data: bytes) -> Inspection:
     """Read as much of ``data`` as possible. Raises nothing."""
     problems: list[str] = []
-    inner, in_file = _inner(data, problems)
-    found = None if problems else as_in_kubelet(in_file)
+    inner, found = _inner(data, problems)
     share_ids = _SHARES in inner or '"PoolName"' not in inner
     claims, lost = ((), ()) if problems else _read(inner, problems)
     is_complete = not problems
     expected = crc32(inner.encode()) if is_complete else 0
-    if is_complete and found is not None and found != expected:
-        problems.append(ChecksumMismatch(expected, in_file).problem)
+    if is_complete and as_in_kubelet(found) != expected:
+        problems.append(ChecksumMismatch(expected, found).problem)
     if problems:
         # The damage may be outside the claims, or may have merged two claims.
         salvaged, missed = _salvaged(inner)

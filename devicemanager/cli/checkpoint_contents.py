@@ -67,7 +67,8 @@ class Contents(Protocol):
 
     @property
     def checksums(self) -> tuple[int | None, int]:
-        """The checksum in the file (None if unknown), and the checksum of the contents."""
+        """The checksum in the file (None if it is missing or unknown), and the checksum of the
+        contents."""
 
     def is_empty(self) -> bool:
         """True if the contents have no allocations, registered resources or claims."""

@@ -92,12 +92,18 @@ def _run_on_kubelet(args: argparse.Namespace) -> int:
     else:
         for line in _lines(found):
             print(clean(line))
-    return int(not found.sandbox or found.ending)
+    return int(found.ending or not (found.sandbox or _has_ended(found)))
+
+
+def _has_ended(found: ClaimsExplanation) -> bool:
+    return found.phase in ("Failed", "Succeeded")
 
 
 def _lines(found: ClaimsExplanation) -> Iterator[str]:
     if found.ending:
         yield f"pod {found.pod} ends when its claims are unprepared"
+    elif _has_ended(found):
+        yield f"pod {found.pod} is {found.phase}: it no longer needs its claims"
     elif found.sandbox:
         yield f"pod {found.pod} is {found.phase}: its claims were prepared"
     elif found.phase == "Pending":

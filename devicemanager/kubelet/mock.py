@@ -20,6 +20,7 @@ Each public member is documented here and delegates to one of these objects:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import threading
@@ -400,19 +401,19 @@ class MockKubelet:
             return self._pods.admit(manifest, start=start)
         self._check_dra()
         add = self.resource_claims.adopt if reserve else self.resource_claims.add
-        pod, undo = add(parser()(manifest), found)
-        admission = None
-        try:
+        # The claims of a pod that is not admitted would stay reserved for it.
+        with contextlib.ExitStack() as not_admitted:
+            pod, undo = add(parser()(manifest), found)
+            not_admitted.callback(undo)
             if reserve and self._resource_claims.are_allocated:
                 allocation = self._resource_claims.allocation(
                     self.settings.node_name, self.allocatable
                 )
-                pod = allocation.allocate(pod, manifest)
+                pod, undo = allocation.allocate(pod, manifest)
+                not_admitted.callback(undo)
             admission = self._pods.admit(pod, start=start)
-        finally:
-            # The claims of a pod that is not admitted would stay reserved for it.
-            if admission is None or not admission.admitted:
-                undo()
+            if admission.admitted:
+                not_admitted.pop_all()
         return admission
 
     def _check_dra(self) -> None:

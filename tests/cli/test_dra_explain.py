@@ -129,6 +129,21 @@ def test_driver_that_fails_and_a_pod_that_runs_and_ends(kubelet, driver, capsys)
     assert lines[-1] == "next try in 10 s"
 
 
+def test_pod_that_has_ended(kubelet, driver, capsys):
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    driver.faults.entry_error = "busy"
+    kubelet.finish("uid-train")
+    assert explained(capsys)[0] == 1
+    driver.faults.entry_error = ""
+    kubelet.resync("uid-train")
+    status, lines = explained(capsys)
+    assert (status, lines[0]) == (
+        0,
+        "pod default/train is Succeeded: it no longer needs its claims",
+    )
+    assert not any("busy" in each or "next try" in each for each in lines)
+
+
 def test_response_that_is_lost(kubelet, driver, capsys):
     kubelet.faults.set("fail-call", rpc="NodePrepareResources", when="after", times=1)
     kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))

@@ -268,7 +268,10 @@ def _count(api: ApiClient, path: str) -> int:
     # The API server returns how many objects follow the first page. To list all objects would take
     # much CPU time during the measurement.
     page = api.request("GET", path, query={"limit": "1"})
-    return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
+    metadata = page["metadata"]
+    if metadata.get("continue") and "remainingItemCount" not in metadata:
+        raise KeyError(f"no remainingItemCount in the list {path}, which has more pages")
+    return len(page["items"]) + int(metadata.get("remainingItemCount", 0))
 
 
 def _all(api: ApiClient, path: str) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import IO, Self
 
@@ -25,7 +26,12 @@ from devicemanager.plugin.common.notifier import Notifier
 from devicemanager.plugin.common.stepping import repeat_step
 from devicemanager.plugin.recording.errors import RecordingError
 from devicemanager.plugin.recording.redaction import Redaction
-from devicemanager.plugin.recording.writer import RecordingWriter, Registered, open_new
+from devicemanager.plugin.recording.writer import (
+    CallInProgress,
+    RecordingWriter,
+    Registered,
+    open_new,
+)
 from podresources.sockets import CHANNEL_OPTIONS, FileIdentity, target
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc
@@ -74,9 +80,10 @@ class DriverRecorder:
         )
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
-        # ``start`` sets both. ``_stream`` is None before.
-        self._stream: IO[str] | None = None
-        self._writer: RecordingWriter
+        # Closes the file, unless it belongs to the caller.
+        self._closing = contextlib.ExitStack()
+        self._writer: RecordingWriter | None = None
+        """Writer of the file; None before ``start``."""
         self._recorded: dict[Path, RecordedDriver] = {}
         self._ignored: dict[Path, FileIdentity | None] = {}
         """Sockets of other plugins, and of drivers that are not recorded."""
@@ -84,23 +91,41 @@ class DriverRecorder:
     @property
     def calls(self) -> int:
         """Number of recorded calls, health reports and ends of streams so far."""
-        return 0 if self._stream is None else self._writer.calls
+        return 0 if self._writer is None else self._writer.calls
 
     def start(self) -> Self:
-        """Start recording. Raises RecordingError if the file exists or cannot be created."""
-        self._stream = self._open()
-        self._writer = RecordingWriter(
-            self._stream, str(self._directory), Redaction(()), self._cannot_write
-        )
-        restore_after_crash(self._directory)
-        self._thread.start()
+        """Start recording.
+
+        Raises RecordingError if the file exists or cannot be created, if the sockets that a killed
+        recorder left cannot be restored, or if the recorder was started or stopped before.
+        """
+        if self._writer is not None or self._stopping.is_set():
+            raise RecordingError("a recorder cannot be started again: create another one")
+        try:
+            # Before the file is created, so that an error leaves none behind.
+            self._restore()
+            self._writer = RecordingWriter(
+                self._open(), str(self._directory), Redaction(()), self._cannot_write
+            )
+            self._thread.start()
+        except BaseException:
+            self._end()
+            raise
         return self
+
+    def _restore(self) -> None:
+        try:
+            restore_after_crash(self._directory)
+        except OSError as error:
+            raise RecordingError(
+                f"cannot restore the sockets of {self._directory}: {error.strerror or error}"
+            ) from error
 
     def _open(self) -> IO[str]:
         if not isinstance(self._file, (str, os.PathLike)):
             return self._file
         try:
-            return open_new(self._file)
+            return self._closing.enter_context(open_new(self._file))
         except FileExistsError as error:
             raise RecordingError(f"{self._file} already exists: use another file") from error
         except OSError as error:
@@ -117,18 +142,23 @@ class DriverRecorder:
         self._changed.notify()
         if self._thread.is_alive():
             self._thread.join()
+        self._end()
+        if self._writer is not None and (error := self._writer.error) is not None:
+            raise RecordingError(f"the recording is incomplete: {error.strerror or error}")
+
+    def _end(self) -> None:
+        # After a failed start, too: the watch has ended.
+        self._stopping.set()
         self._watch.stop()
         # Do this first: calls that the kubelet makes because the recorder stops must not be
         # recorded.
-        if self._stream is not None:
+        if self._writer is not None:
             self._writer.close()
         for driver in self._recorded.values():
             driver.close()
-        # An open file belongs to the caller.
-        if self._stream is not None and self._stream is not self._file:
-            self._stream.close()
-        if self._stream is not None and self._writer.error is not None:
-            raise RecordingError(f"the recording is incomplete: {self._writer.error.strerror}")
+        # A line that could not be written is still in the buffer, and fails again.
+        with contextlib.suppress(OSError):
+            self._closing.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -169,10 +199,12 @@ class DriverRecorder:
             self._ignored[path] = identity
             return
         registered = Registered(1, next(self._numbers), info.name, path.name)
-        self._recorded[path] = RecordedDriver(
-            path, info, lambda rpc, request: self._writer.begin(registered, rpc, request)
-        )
+        self._recorded[path] = RecordedDriver(path, info, partial(self._begin, registered))
         self._report(f"{info.name} registers as {path.name}")
+
+    def _begin(self, plugin: Registered, rpc: str, request: bytes) -> CallInProgress:
+        assert self._writer is not None, "no call begins before start has opened the file"
+        return self._writer.begin(plugin, rpc, request)
 
     def _cannot_write(self, error: OSError) -> None:
         self._report(f"cannot write the recording: {error.strerror or error}; recording stops")

@@ -3,7 +3,8 @@
 In:  ResourceSlices, DeviceClasses and ResourceClaimTemplates (``ResourceClaims.offer``); a pod.
 Out: the pod's claims, allocated and reserved for the pod. Missing claims are created from
      templates, and for extended resources that no device plugin serves. After drivers have
-     unprepared the claims, this module releases the claims and deletes those that the pod owns.
+     unprepared the claims, or if the pod is rejected, this module releases the claims and
+     deletes those that the pod owns.
 
 Claims that a test allocates itself do not change. Claims that this module allocates have the
 scheduler's finalizer.
@@ -30,7 +31,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import ContainerName, ResourceName
 from devicemanager.core.pods import Pod
 from devicemanager.events.stream import Event, EventKind, EventStream
-from devicemanager.kubelet.dra.claim_source import ResourceClaims
+from devicemanager.kubelet.dra.claim_source import ResourceClaims, Undo
 from devicemanager.objects.manifests import stable_uid
 from devicemanager.objects.manifests.documents import load_documents
 from devicemanager.objects.manifests.resource_claims import JsonClaim
@@ -58,8 +59,9 @@ class ClaimAllocation:
         self._allocatable = allocatable
         events.subscribe(self._release)
 
-    def allocate(self, pod: Pod, manifest: object) -> Pod:
-        """Allocate and reserve the pod's claims. Return the pod with the names of its claims.
+    def allocate(self, pod: Pod, manifest: object) -> tuple[Pod, Undo]:
+        """Allocate and reserve the pod's claims. Return the pod with the names of its claims, and a
+        function that restores the claims as they were before.
 
         Raises DoesNotFit if the claims do not fit on the node, AllocationError for an error in an
         object, and RequestError for a missing template. An error changes nothing.
@@ -77,9 +79,10 @@ class ClaimAllocation:
         if extended is not None:
             new.append(_named(extended.claim(_json(pod)), pod))
             pod = _served_by_claim(pod, extended, new[-1]["metadata"]["name"])
-        for claim in self._allocated(pod, new):
-            self._claims.apply(claim, namespace=pod.namespace)
-        return pod if statuses == pod.claim_statuses else attrs.evolve(pod, claim_statuses=statuses)
+        undo = self._claims.put_all(self._allocated(pod, new), pod.namespace)
+        if statuses != pod.claim_statuses:
+            pod = attrs.evolve(pod, claim_statuses=statuses)
+        return pod, undo
 
     def _extended(self, pod: Pod, manifest: object) -> ExtendedClaim | None:
         """Return the pod's requests for extended resources that DRA serves; None if there are
@@ -131,8 +134,8 @@ class ClaimAllocation:
         ]
 
     def _release(self, event: Event) -> None:
-        """Release the claims of a pod after drivers have unprepared them."""
-        if event.kind is not EventKind.CLAIMS_UNPREPARED:
+        """Release the claims of a pod that was rejected or whose claims drivers have unprepared."""
+        if event.kind not in (EventKind.CLAIMS_UNPREPARED, EventKind.REJECTED):
             return
         for claim in self._claims.list():
             if dra_pods.FINALIZER not in (claim["metadata"].get("finalizers") or ()):

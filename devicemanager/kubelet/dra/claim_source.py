@@ -208,8 +208,8 @@ class ResourceClaims:
         with self._lock:
             return tuple(self._offered[key] for key in sorted(self._offered) if key[0] == kind)
 
-    def _put_all(self, claims: Iterable[JsonClaim], namespace: str) -> Undo:
-        """Add or replace claims. Return a function that restores the earlier claims."""
+    def put_all(self, claims: Iterable[JsonClaim], namespace: str) -> Undo:
+        """Internal: add or replace claims. Return a function that restores the earlier claims."""
         before: dict[tuple[str, str], JsonClaim | None] = {}
         for claim in claims:
             claim["metadata"].setdefault("namespace", namespace)
@@ -219,12 +219,14 @@ class ResourceClaims:
 
     def _restore(self, claims: Mapping[tuple[str, str], JsonClaim | None]) -> None:
         with self._lock:
-            for key, claim in claims.items():
+            # A rejection may have released a claim already.
+            changed = {key: each for key, each in claims.items() if self._claims.get(key) != each}
+            for key, claim in changed.items():
                 if claim is None:
-                    self._claims.pop(key, None)
+                    del self._claims[key]
                 else:
                     self._claims[key] = claim
-        for key, claim in claims.items():
+        for key, claim in changed.items():
             what = "deleted" if claim is None else "restored"
             self._changed(f"ResourceClaim {'/'.join(key)} {what}")
 
@@ -282,7 +284,7 @@ class ResourceClaims:
                 statuses[entry] = metadata["name"]
                 metadata["ownerReferences"] = [_owner(pod)]
             _reserve(claim, pod)
-        return _with_statuses(pod, statuses), self._put_all(claims, pod.namespace)
+        return _with_statuses(pod, statuses), self.put_all(claims, pod.namespace)
 
     def add(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
         """Internal: store the claims without reserving or assigning them.
@@ -290,7 +292,7 @@ class ResourceClaims:
         A claim without a namespace gets the pod's namespace. Returns the unchanged pod, and a
         function that restores the stored claims as they were before.
         """
-        return pod, self._put_all(read_resource_claims(source), pod.namespace)
+        return pod, self.put_all(read_resource_claims(source), pod.namespace)
 
     def deallocate(self, namespace: str, name: str) -> None:
         """Remove the allocation and the reservations of a claim. Raises RequestError for an unknown

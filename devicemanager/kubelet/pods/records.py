@@ -130,6 +130,15 @@ class PodRecord:
         """True if the pod has neither failed nor succeeded."""
         return not self.phase.is_terminal
 
+    @property
+    def is_ending(self) -> bool:
+        """True if the pod terminates as soon as its claims are unprepared."""
+        return self.is_active and (self.ending is not None or self.deletion_grace is not None)
+
+    def synced(self) -> None:
+        """Record that no claim of the pod waits for another attempt."""
+        self.sync_error, self.sync_at = "", None
+
     def container(self, name: str) -> tuple[Container, bool]:
         """Return a container by name, and True if it is an init container.
 

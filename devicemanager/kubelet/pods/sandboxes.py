@@ -72,6 +72,7 @@ class Sandboxes:
             return
         if not record.uses_dra:
             record.sandbox_created(self._time())
+            record.synced()
             return
         with self._only_one(self._creating, record):
             self._check_lives(record)
@@ -79,7 +80,7 @@ class Sandboxes:
                 self._dra.prepare(record.pod)
                 self._timers.cancel(record.pod.uid)
                 record.sandbox_created(self._time())
-                record.sync_error, record.sync_at = "", None
+                record.synced()
 
     def _check_lives(self, record: PodRecord) -> None:
         with self._store.lock:
@@ -96,6 +97,7 @@ class Sandboxes:
         # Before the claims are unprepared (``SyncTerminatingPod``, pkg/kubelet/kubelet.go, v1.36).
         self._runtime.remove(record.pod)
         if not record.uses_dra:
+            record.synced()
             return True
         self._dra.cancel(uid)
         try:
@@ -105,6 +107,7 @@ class Sandboxes:
         except DeviceManagerError as error:
             self._try_again(record, error, REMOVE_RETRY, again)
             return False
+        record.synced()
         self._timers.cancel(uid)
         with self._lock:
             self._creating.pop(uid, None)

@@ -242,8 +242,8 @@ class PodWorkers:
                 continue
             if not record.admitted:
                 continue
-            # The kubelet can be older than the last one. Then it prepares and unprepares no claims.
-            record.uses_dra &= self._settings.behaviour.dra_enabled
+            # The version can differ from that of the last kubelet. Only one of them may have DRA.
+            record.uses_dra = self.uses_dra(record.pod)
             if record.ending is not None:
                 self._finish(record, *record.ending)
                 continue
@@ -648,7 +648,7 @@ class PodWorkers:
             pod=title(record.pod),
             phase=str(record.phase),
             sandbox=record.has_sandbox,
-            ending=record.ending is not None or record.deletion_grace is not None,
+            ending=record.is_ending,
             error=record.sync_error,
             retry_in=None if at is None else max(0.0, at - self._manager.clock.monotonic()),
             claims=claims,
@@ -667,7 +667,7 @@ class PodWorkers:
             record.has_sandbox,
             record.sync_error,
             retry_at,
-            record.ending is not None or record.deletion_grace is not None,
+            record.is_ending,
         )
 
     def claim_devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:

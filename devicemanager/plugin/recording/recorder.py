@@ -8,6 +8,7 @@ sockets every two seconds. Calls run on gRPC's threads.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
@@ -136,9 +137,10 @@ class Recorder:
         self._server: grpc.Server | None = None
         self._kubelet: FileIdentity | None = None
         self._kubelets = 0
-        # ``start`` sets both. ``_stream`` is None before.
-        self._stream: IO[str] | None = None
-        self._writer: RecordingWriter
+        # Closes the file, unless it belongs to the caller.
+        self._closing = contextlib.ExitStack()
+        self._writer: RecordingWriter | None = None
+        """Writer of the file; None before ``start``."""
         self._proxies = PluginProxies(removes_plugins=self._layout.removes_plugins)
 
     @property
@@ -149,22 +151,23 @@ class Recorder:
     @property
     def calls(self) -> int:
         """Number of recorded calls, lists and ends of streams so far."""
-        return 0 if self._stream is None else self._writer.calls
+        return 0 if self._writer is None else self._writer.calls
 
     def start(self) -> Self:
         """Start to record, and return this recorder.
 
-        Raises RecordingError if the file exists or cannot be created, or if the plugin directory
-        is not writable.
+        Raises RecordingError if the file exists or cannot be created, if the plugin directory is
+        not writable, or if the recorder was started or stopped before.
         """
+        if self._writer is not None or self._stopping.is_set():
+            raise RecordingError("a recorder cannot be started again: create another one")
         try:
-            self._stream = self._open()
-        except RecordingError:
+            self._writer = RecordingWriter(
+                self._open(), str(self._kubelet_dir), self._redaction, self._cannot_write
+            )
+        except BaseException:
             self._end()
             raise
-        self._writer = RecordingWriter(
-            self._stream, str(self._kubelet_dir), self._redaction, self._cannot_write
-        )
         for watch in self._watches:
             watch.ensure()
         try:
@@ -184,7 +187,7 @@ class Recorder:
         if not isinstance(self._file, (str, os.PathLike)):
             return self._file
         try:
-            return open_new(self._file)
+            return self._closing.enter_context(open_new(self._file))
         except FileExistsError as error:
             raise RecordingError(f"{self._file} already exists: use another file") from error
         except OSError as error:
@@ -202,10 +205,8 @@ class Recorder:
         if self._thread.is_alive():
             self._thread.join()
         self._end()
-        if self._stream is not None and self._writer.error is not None:
-            raise RecordingError(
-                f"the recording is incomplete: {self._writer.error.strerror or self._writer.error}"
-            )
+        if self._writer is not None and (error := self._writer.error) is not None:
+            raise RecordingError(f"the recording is incomplete: {error.strerror or error}")
 
     def __enter__(self) -> Self:
         return self.start()
@@ -277,18 +278,20 @@ class Recorder:
             server.stop(_GRACE).wait()
 
     def _end(self) -> None:
+        # After a failed start, too: the pool and the temporary directory are gone.
+        self._stopping.set()
         # Close the writer first: calls that plugins make because the recorder stops must not be
         # recorded.
-        if self._stream is not None:
+        if self._writer is not None:
             self._writer.close()
         self._leave()
         for watch in self._watches:
             watch.stop()
         self._proxies.close()
         self._pool.close()
-        # An open file belongs to the caller.
-        if self._stream is not None and self._stream is not self._file:
-            self._stream.close()
+        # A line that could not be written is still in the buffer, and fails again.
+        with contextlib.suppress(OSError):
+            self._closing.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
@@ -305,7 +308,7 @@ class Recorder:
             self._kubelets, next(self._numbers), message.resource_name, message.endpoint
         )
         recorded = not self._resources or plugin.resource in self._resources
-        call = self._writer.begin(plugin, rpc, request) if recorded else None
+        call = self._begin(plugin, rpc, request) if recorded else None
         if _is_file_name(message.endpoint):
             message.endpoint = self._serve_proxy(plugin, recorded)
             # Without a change, forward the original bytes, which can have fields of a later API.
@@ -335,7 +338,7 @@ class Recorder:
         path = self._layout.proxy_path(plugin.plugin)
 
         def begin(rpc: str, request: bytes) -> CallInProgress | None:
-            return self._writer.begin(plugin, rpc, request) if recorded else None
+            return self._begin(plugin, rpc, request) if recorded else None
 
         proxy = PluginProxy(self.plugin_dir / plugin.plugin, path, begin)
         self._proxies.add(proxy)
@@ -346,6 +349,10 @@ class Recorder:
         if proxy.error:
             self._report(f"{plugin.resource} cannot be recorded: {proxy.error}")
         return path.name
+
+    def _begin(self, plugin: Registered, rpc: str, request: bytes) -> CallInProgress:
+        assert self._writer is not None, "no call begins before start has opened the file"
+        return self._writer.begin(plugin, rpc, request)
 
     def _cannot_write(self, error: OSError) -> None:
         self._report(f"cannot write the recording: {error.strerror or error}; recording stops")

@@ -137,9 +137,10 @@ class RecordingWriter:
             self._file.write(line + "\n")
             # Flush each line, so that a killed recorder loses no call.
             self._file.flush()
-        except OSError as error:
-            self._error = error
-            self._failed(error)
+        except (OSError, ValueError) as error:
+            # ValueError: the owner of the file has closed it.
+            self._error = error if isinstance(error, OSError) else OSError(str(error))
+            self._failed(self._error)
 
 
 class CallInProgress:

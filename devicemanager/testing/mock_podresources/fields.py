@@ -143,16 +143,16 @@ def number(least: float, *, exclusive: bool = False) -> Read[float]:
     return reader
 
 
-def whole(least: int) -> Read[int]:
-    """Return a function that parses a whole number of at least ``least`` that fits into 64 bits."""
+def whole(least: int, most: int | None = _INT64_MAX) -> Read[int]:
+    """Return a function that parses a whole number from ``least`` to ``most`` (None: no limit)."""
 
     def reader(where: Where, value: Any) -> int:
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if not is_whole or not least <= value <= _INT64_MAX:
-            raise where.error(
-                f"expected a whole number of at least {least}, not {described(value)}"
-            )
-        return int(value)
+        limit = f"of at least {least}"
+        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+            if most is None or value <= most:
+                return value
+            limit = f"of at most {most}"
+        raise where.error(f"expected a whole number {limit}, not {described(value)}")
 
     return reader
 

@@ -116,7 +116,7 @@ def _readers(content: ContentReader) -> dict[str, Read[Any]]:
         "pod_resources": content.pods,
         "kubelet_version": _version,
         "rate_limit": _rate_limit,
-        "seed": whole(0),
+        "seed": whole(0, most=None),
         "faults": listed(_fault),
         "steps": listed(lambda where, value: _step(content, where, value)),
         "repeat": flag,

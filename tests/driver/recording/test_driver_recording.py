@@ -1,5 +1,6 @@
 """Record the calls of a driver, and replay them."""
 
+import io
 import json
 import subprocess
 import sys
@@ -146,6 +147,51 @@ def test_recorder_that_never_started_can_be_stopped(tmp_path):
     failed.stop()
     assert failed.calls == 0
     assert [*tmp_path.iterdir()] == []
+
+
+def test_file_that_takes_no_text_ends_the_start(tmp_path):
+    recorder = DriverRecorder(io.BytesIO(), tmp_path)
+    with pytest.raises(TypeError):
+        recorder.start()
+    assert recorder.calls == 0
+    recorder.stop()
+
+
+def test_recorder_starts_only_once(tmp_path):
+    file = io.StringIO()
+    recorder = DriverRecorder(file, tmp_path).start()
+    for _ in range(2):
+        with pytest.raises(RecordingError, match=r"^a recorder cannot be started again: create an"):
+            recorder.start()
+        recorder.stop()
+    assert len(file.getvalue().splitlines()) == 1
+
+
+def test_sockets_that_cannot_be_restored(tmp_path, monkeypatch):
+    (tmp_path / ".gpu.sock.recorded").touch()
+
+    def fail(*_arguments, **_options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", fail)  # root can write to every directory
+    recorder = DriverRecorder(tmp_path / "x", tmp_path)
+    with pytest.raises(RecordingError, match=r"^cannot restore the sockets of .*: Permission den"):
+        recorder.start()
+    with pytest.raises(RecordingError, match=r"^a recorder cannot be started again"):
+        recorder.start()
+    recorder.stop()
+    assert not (tmp_path / "x").exists()
+
+
+def test_full_disk_below_a_path(tmp_path, monkeypatch):
+    monkeypatch.setattr("devicemanager.driver.recording.recorder.open_new", full_disk)
+    recorder = DriverRecorder(tmp_path / "x", tmp_path).start()
+    with pytest.raises(RecordingError, match=r"^the recording is incomplete: No space left"):
+        recorder.stop()
+
+
+def full_disk(_path):
+    return open("/dev/full", "w")  # noqa: PTH123 - closed by the recorder
 
 
 def test_invalid_recordings(tmp_path, recording):

@@ -78,6 +78,49 @@ def test_pods_get_different_devices_and_the_last_does_not_fit(node):
     assert kubelet.admit(from_template("c")).admitted
 
 
+def test_claims_of_a_rejected_pod_are_released(nodes):
+    node = nodes(node_allocatable={"cpu": 8})
+    node.driver()
+    claims = node.kubelet.resource_claims
+    claims.offer(offered(node, "gpu-0", "gpu-1"), CLASS, template())
+    claims.apply(v1(wanted_claim(name="own")))
+    before = claims.list()
+    too_large = from_template("train")
+    too_large["spec"]["resourceClaims"].append({"name": "own", "resourceClaimName": "own"})
+    too_large["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1000000"}
+    assert node.kubelet.admit(too_large).reason == "OutOfcpu"
+    assert claims.list() == before
+    assert node.kubelet.admit(from_template("a")).admitted
+    assert node.kubelet.admit(from_template("b")).admitted
+
+
+def test_claims_of_a_pod_that_is_rejected_after_a_reboot_are_released(node):
+    kubelet = node.kubelet
+    kubelet.resource_claims.offer(offered(node, "gpu-0"), CLASS, template())
+    needs_both = from_template("train")
+    needs_both["spec"]["containers"][0]["resources"]["limits"] = {"vendor.com/nic": 1}
+    settings = SimulationSettings(resource_name="vendor.com/nic", number_devices=1)
+    with SimulatedPlugin(settings, kubelet.plugin_dir):
+        kubelet.wait_for_resource("vendor.com/nic", 1)
+        # Without a driver, the claim is allocated, but never prepared.
+        assert kubelet.admit(needs_both).admitted
+        assert len(kubelet.resource_claims.list()) == 1
+        kubelet.reboot()
+        assert kubelet.pod("uid-train").reason == "UnexpectedAdmissionError"
+    assert kubelet.resource_claims.list() == ()
+
+
+def test_claims_of_a_running_pod_stay_if_it_is_admitted_again(node):
+    node.driver()
+    claims = node.kubelet.resource_claims
+    claims.offer(offered(node, "gpu-0", "gpu-1"), CLASS, template())
+    node.kubelet.admit(from_template("train"))
+    before = claims.list()
+    with pytest.raises(RequestError, match="is already admitted"):
+        node.kubelet.admit(from_template("train"))
+    assert claims.list() == before
+
+
 def test_a_claim_of_a_user_stays_without_its_devices(node):
     node.driver()
     kubelet = node.kubelet

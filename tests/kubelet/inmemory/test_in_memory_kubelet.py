@@ -445,3 +445,27 @@ def test_pod_that_waits_for_its_driver_ends_on_a_kubelet_without_dra() -> None:
     # In 1.33, the feature gate is off by default.
     node.start_again(Settings(kubelet_version="1.33"))
     assert node.pod("uid-train").phase == "Succeeded"
+    record = node.pod_store.known("uid-train")
+    assert (record.sync_error, record.sync_at, record.is_ending) == ("", None, False)
+
+
+def test_pod_that_waits_for_its_driver_runs_on_a_kubelet_without_dra() -> None:
+    node = InMemoryKubelet(clock=ManualClock())
+    node.use_claims(OneClaim())
+    node.admit(dra_objects.pod())
+    assert "is not registered" in node.pod_store.known("uid-train").sync_error
+    node.start_again(Settings(kubelet_version="1.33"))
+    assert node.pod("uid-train").phase == "Running"
+    record = node.pod_store.known("uid-train")
+    assert (record.sync_error, record.sync_at) == ("", None)
+
+
+def test_claims_are_unprepared_if_a_kubelet_without_dra_ran_in_between() -> None:
+    node = InMemoryKubelet(clock=ManualClock(), drivers={dra_objects.DRIVER: ["gpu-0"]})
+    node.use_claims(OneClaim())
+    node.admit(dra_objects.pod())
+    for version in "1.33", "1.36":
+        node.start_again(Settings(kubelet_version=version))
+    assert [each.name for each in node.held_claims("uid-train")] == ["gpu"]
+    node.finish("uid-train")
+    assert node.held_claims("uid-train") == ()

@@ -1,5 +1,6 @@
 """A recorder between kubelets and plugins: forwarding, recording, restarts of both sides."""
 
+import io
 import json
 import threading
 
@@ -340,4 +341,51 @@ def test_failed_start_removes_the_plugin_directory(directory, kubelet):
         recorder.start()
     assert not recorder.plugin_dir.exists()
     assert recorder.calls == 0
+    with pytest.raises(RecordingError, match=r"^a recorder cannot be started again"):
+        recorder.start()
     recorder.stop()
+
+
+def test_file_that_takes_no_text_ends_the_start(kubelet):
+    recorder = Recorder(io.BytesIO(), kubelet.directory)
+    with pytest.raises(TypeError):
+        recorder.start()
+    assert not recorder.plugin_dir.exists()
+    assert recorder.calls == 0
+    recorder.stop()
+
+
+def test_closed_file_stops_only_the_recording(plugin_dir, kubelet, raw_plugin):
+    reports, file = [], io.StringIO()
+    recorder = Recorder(file, kubelet.directory, plugin_dir, report=reports.append).start()
+    file.close()
+    raw_plugin().register()
+    assert kubelet.plugin().devices == {"gpu-0": "Healthy"}
+    with pytest.raises(RecordingError, match=r"^the recording is incomplete: I/O operation on cl"):
+        recorder.stop()
+    assert sum("cannot write the recording" in line for line in reports) == 1
+
+
+def test_recorder_starts_only_once(directory, kubelet, recorder):
+    with pytest.raises(RecordingError, match=r"^a recorder cannot be started again: create anoth"):
+        recorder.start()
+    assert recorder.plugin_dir.exists()
+    recorder.stop()
+    # A path would only give the error that the file exists.
+    again = Recorder(io.StringIO(), kubelet.directory)
+    for _ in range(2):
+        again.stop()
+        with pytest.raises(RecordingError, match=r"^a recorder cannot be started again"):
+            again.start()
+
+
+def test_full_disk_below_a_path(directory, kubelet, monkeypatch):
+    monkeypatch.setattr("devicemanager.plugin.recording.recorder.open_new", full_disk)
+    recorder = Recorder(directory / "r", kubelet.directory).start()
+    with pytest.raises(RecordingError, match=r"^the recording is incomplete: No space left"):
+        recorder.stop()
+    assert not recorder.plugin_dir.exists()
+
+
+def full_disk(_path):
+    return open("/dev/full", "w")  # noqa: PTH123 - closed by the recorder

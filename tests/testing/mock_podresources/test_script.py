@@ -238,8 +238,14 @@ INVALID = [
     ({"rate_limit": {"burst": 1.5}}, "rate_limit.burst: expected a whole number of at least 1"),
     (
         {"rate_limit": {"burst": 10**400}},
-        "rate_limit.burst: expected a whole number of at least 1, not a very large number",
+        "rate_limit.burst: expected a whole number of at most 9223372036854775807, not a very ",
     ),
+    (
+        {"rate_limit": {"burst": 1 << 63}},
+        "rate_limit.burst: expected a whole number of at most 9223372036854775807, not the number "
+        "9223372036854775808",
+    ),
+    ({"seed": -1}, "seed: expected a whole number of at least 0, not the number -1"),
     ({"faults": ["no-such"]}, "faults[0]: unknown fault 'no-such': use one of "),
     ({"faults": ["restart:on=call"]}, "faults[0]: "),
     ({"faults": ["reject-register"]}, "faults[0]: fault reject-register needs a kubelet, which"),
@@ -260,6 +266,10 @@ INVALID = [
         "repeat: the steps have no pauses: add `after` to a step",
     ),
 ]
+
+
+def test_seed_can_have_any_size():
+    assert read_script({"seed": 1 << 64}).seed == 1 << 64
 
 
 @pytest.mark.parametrize(("document", "text"), INVALID, ids=range(len(INVALID)))
