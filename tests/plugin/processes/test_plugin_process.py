@@ -105,7 +105,8 @@ def test_command_that_does_not_exit_is_a_wait_timeout(mock_kubelet, plugin_proce
 
 @pytest.mark.parametrize(("timeout", "status"), [(0.0, -9), (30.0, 7)])
 def test_stop_waits_for_the_exit_up_to_its_timeout(mock_kubelet, plugin_process, timeout, status):
-    process = plugin_process(["sh", "-c", "trap 'sleep 0.3; exit 7' TERM; echo ready; while :; do sleep 0.1; done"])
+    script = "trap 'sleep 0.3; exit 7' TERM; echo ready; while :; do sleep 0.1; done"
+    process = plugin_process(["sh", "-c", script])
     mock_kubelet.wait_for(process.output, what="a line")
     process.stop(timeout)
     assert process.exit_status == status
