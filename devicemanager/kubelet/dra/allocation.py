@@ -79,7 +79,14 @@ class ClaimAllocation:
         if extended is not None:
             new.append(_named(extended.claim(_json(pod)), pod))
             pod = _served_by_claim(pod, extended, new[-1]["metadata"]["name"])
-        undo = self._claims.put_all(self._allocated(pod, new), pod.namespace)
+        shared = [each for each in claims if _can_share(each, pod)]
+        undo = self._claims.put_all(
+            [
+                *self._allocated(pod, new),
+                *(dra_pods.reserved(each, _json(pod)) for each in shared),
+            ],
+            pod.namespace,
+        )
         if statuses != pod.claim_statuses:
             pod = attrs.evolve(pod, claim_statuses=statuses)
         return pod, undo
@@ -147,6 +154,18 @@ class ClaimAllocation:
                 self._claims.delete(namespace, name)
             else:
                 self._claims.apply(dra_pods.released(claim, [str(event.pod)]), namespace=namespace)
+
+
+def _can_share(claim: JsonClaim, pod: Pod) -> bool:
+    """True if this module has allocated the claim for other pods, and can also reserve it for this
+    pod."""
+    is_own = dra_pods.FINALIZER in (claim["metadata"].get("finalizers") or ())
+    return (
+        is_own
+        and dra_pods.is_allocated(claim)
+        and not dra_pods.is_reserved_for(claim, _json(pod))
+        and dra_pods.has_room(claim)
+    )
 
 
 def _named(claim: JsonClaim, pod: Pod) -> JsonClaim:

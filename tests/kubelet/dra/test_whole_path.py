@@ -78,6 +78,26 @@ def test_pods_get_different_devices_and_the_last_does_not_fit(node):
     assert kubelet.admit(from_template("c")).admitted
 
 
+def test_claim_that_several_pods_name_is_reserved_for_each_of_them(node):
+    kubelet, claims = node.kubelet, node.kubelet.resource_claims
+    node.driver()
+    claims.offer(offered(node, "gpu-0"), CLASS)
+    claims.apply(v1(wanted_claim(name="shared")))
+
+    def users():
+        [claim] = claims.list()
+        return [each["uid"] for each in claim.get("status", {}).get("reservedFor", ())]
+
+    for name in ("a", "b"):
+        assert kubelet.admit(pod(name, {"gpu": "shared"})).admitted
+        assert kubelet.pod(f"uid-{name}").running
+    assert users() == ["uid-a", "uid-b"]
+    kubelet.terminate("uid-a")
+    assert users() == ["uid-b"]
+    kubelet.terminate("uid-b")
+    assert users() == []
+
+
 def test_claims_of_a_rejected_pod_are_released(nodes):
     node = nodes(node_allocatable={"cpu": 8})
     node.driver()
