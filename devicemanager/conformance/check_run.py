@@ -60,6 +60,11 @@ class CheckRun(SuiteRun):
         """
         time.sleep(max(0.0, self._set_up_at - time.monotonic()))
 
+    def begin_set_up(self) -> None:
+        """Set the time until which ``wait_set_up`` waits. Called when the plugin has registered
+        after a start."""
+        self._set_up_at = time.monotonic() + _SET_UP_SECONDS
+
     def hook(self, name: str, id_: str = "") -> None:
         """Call ``wait_set_up``, then run the hook ``name``, a command of the user such as
         ``break-device``. See ``SuiteRun.hook``."""
@@ -293,7 +298,7 @@ class CheckRun(SuiteRun):
         if took is None:
             raise Lost(self._why_lost(since, seconds, after))
         if not self._registered_before:
-            self._set_up_at = time.monotonic() + _SET_UP_SECONDS
+            self.begin_set_up()
         self._registered_before = True
         # On a node, kubelet restarts are far apart, so the restart backoff of a supervisor is
         # reset.

@@ -366,7 +366,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "re-registers": Subject(("any-stream", "keeps-server"), ("W15",)),
     # It sets up its watches and signal handlers only after its registration, as many plugins do.
     "late set-up": Subject(
-        (*GOOD, "late-setup"), ("K01", "K06", "K07", "K08", "L01", "L02", "W07", "W14")
+        (*GOOD, "late-setup"), ("K01", "K06", "K07", "K08", "L01", "L02", "L07", "W07", "W14")
     ),
     # It also restarts its server, so that a stream opened at that moment is lost.
     "restarts its server": Subject(("any-stream",), ("W11", "W15"), ("W11",)),

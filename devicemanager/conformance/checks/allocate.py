@@ -23,7 +23,6 @@ from devicemanager.conformance.checks.steps import (
     UNKNOWN_ID,
     allocate_many,
     assume_allocates,
-    assume_list,
     check_sent,
 )
 from devicemanager.conformance.client import CallFailed, PluginClient, rejection
@@ -235,19 +234,17 @@ def a07(run: CheckRun) -> str:
 def a08(run: CheckRun) -> None:
     ids = run.healthy_ids()
     count = run.limits.parallel_allocations
-    # With an open stream, because the usual deadlock is a lock that Allocate and ListAndWatch
-    # share.
-    with run.client() as client, client.watch() as stream:
+    # The kubelet's stream is open meanwhile, because the usual deadlock is a lock that Allocate and
+    # ListAndWatch share.
+    with run.client() as client, ThreadPoolExecutor(count, thread_name_prefix="allocate") as pool:
         assume_allocates(run, client)
-        assume_list(run, stream)
-        with ThreadPoolExecutor(count, thread_name_prefix="allocate") as pool:
-            for _ in range(run.limits.parallel_rounds):
-                calls = [
-                    pool.submit(_allocate, run, client, [ids[number % len(ids)]])
-                    for number in range(count)
-                ]
-                for call in calls:
-                    call.result()
+        for _ in range(run.limits.parallel_rounds):
+            calls = [
+                pool.submit(_allocate, run, client, [ids[number % len(ids)]])
+                for number in range(count)
+            ]
+            for call in calls:
+                call.result()
 
 
 @builtin

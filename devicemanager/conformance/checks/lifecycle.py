@@ -256,6 +256,8 @@ def _registers(run: CheckRun, instances: int) -> bool:
         return is_registered or run.plugin.has_exited_once
 
     run.until(is_over, run.limits.start_seconds)
+    if is_registered:
+        run.begin_set_up()
     return is_registered
 
 
