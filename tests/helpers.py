@@ -230,10 +230,20 @@ def growth_of_memory(act: Callable[[], object]) -> int:
 
 
 def check_lazy_names(package: ModuleType) -> None:
-    """Check that every name of a package can be loaded at its first use.
+    """Check that every name of a package, and of each package below it, can be loaded at its first
+    use.
 
-    A second copy of the package is executed: the first can have loaded its names already.
+    A second copy of each package is executed: the first can have loaded its names already.
     """
+    below = walk_packages(package.__path__, f"{package.__name__}.")
+    packages = [package, *(import_module(each.name) for each in below if each.ispkg)]
+    lazy = [each for each in packages if "__getattr__" in vars(each)]
+    assert package in lazy
+    for each in lazy:
+        _check_lazy_names(each)
+
+
+def _check_lazy_names(package: ModuleType) -> None:
     spec = package.__spec__
     assert spec is not None and spec.loader is not None
     copy = module_from_spec(spec)
