@@ -257,20 +257,40 @@ def _check_lazy_names(package: ModuleType) -> None:
     assert str(raised.value) == f"module {package.__name__!r} has no attribute 'Nothing'"
 
 
+def _modules_of(package: ModuleType) -> list[ModuleType]:
+    below = walk_packages(package.__path__, f"{package.__name__}.")
+    return [import_module(each.name) for each in below if not each.name.endswith(".__main__")]
+
+
+def own_defaults(package: ModuleType) -> dict[str, object]:
+    """Return the defaults of the package's attrs classes that are numbers, texts, words or True.
+
+    The result has them by class and field. It omits empty defaults: None, False, 0, empty texts
+    and empty collections.
+    """
+    found: dict[str, object] = {}
+    for module in _modules_of(package):
+        for kind in vars(module).values():
+            if not (isinstance(kind, type) and kind.__module__ == module.__name__):
+                continue
+            for field in attrs.fields(kind) if attrs.has(kind) else ():
+                if field.inherited or not isinstance(field.default, (int, float, str)):
+                    continue
+                name = f"{kind.__name__}.{field.name}"
+                # Classes of the same name must agree, so that each default is compared.
+                assert found.setdefault(name, field.default) == field.default, name
+    return {name: default for name, default in found.items() if default}
+
+
 def own_words(package: ModuleType) -> dict[str, str]:
     """Return the words of the package's enums that are not the member's name in lower case, with
     hyphens; by enum and member.
 
     These words are part of the API: of JSON, of flags and of files.
     """
-    modules = [
-        import_module(each.name)
-        for each in walk_packages(package.__path__, f"{package.__name__}.")
-        if not each.name.endswith(".__main__")
-    ]
     enums = [
         enum
-        for module in modules
+        for module in _modules_of(package)
         for enum in vars(module).values()
         if isinstance(enum, type)
         and issubclass(enum, StrEnum)
