@@ -248,6 +248,10 @@ INVALID = [
     ([], "expected a mapping, not a list"),
     ({"pods": []}, "unknown field 'pods': use one of allocatable, pod_resources"),
     ({"pod_resource": []}, "unknown field 'pod_resource': did you mean pod_resources?"),
+    (
+        {"allocatable": {}, "devices": [], "cpu_ids": 1},
+        "document 1: devices, cpu_ids: move these fields to allocatable",
+    ),
     (pod(name=""), 'pod_resources[0].name: expected a non-empty string, not the text ""'),
     ({"pod_resources": [{}]}, "pod_resources[0]: name is missing"),
     ({"pod_resources": [{"name": "a"}] * 2}, "pod_resources: duplicate pod default/a"),
