@@ -230,10 +230,20 @@ def growth_of_memory(act: Callable[[], object]) -> int:
 
 
 def check_lazy_names(package: ModuleType) -> None:
-    """Check that every name of a package can be loaded at its first use.
+    """Check that every name of a package, and of each package below it, can be loaded at its first
+    use.
 
-    A second copy of the package is executed: the first can have loaded its names already.
+    A second copy of each package is executed: the first can have loaded its names already.
     """
+    below = walk_packages(package.__path__, f"{package.__name__}.")
+    packages = [package, *(import_module(each.name) for each in below if each.ispkg)]
+    lazy = [each for each in packages if "__getattr__" in vars(each)]
+    assert package in lazy
+    for each in lazy:
+        _check_lazy_names(each)
+
+
+def _check_lazy_names(package: ModuleType) -> None:
     spec = package.__spec__
     assert spec is not None and spec.loader is not None
     copy = module_from_spec(spec)
@@ -247,20 +257,40 @@ def check_lazy_names(package: ModuleType) -> None:
     assert str(raised.value) == f"module {package.__name__!r} has no attribute 'Nothing'"
 
 
+def _modules_of(package: ModuleType) -> list[ModuleType]:
+    below = walk_packages(package.__path__, f"{package.__name__}.")
+    return [import_module(each.name) for each in below if not each.name.endswith(".__main__")]
+
+
+def own_defaults(package: ModuleType) -> dict[str, object]:
+    """Return the defaults of the package's attrs classes that are numbers, texts, words or True.
+
+    The result has them by class and field. It omits empty defaults: None, False, 0, empty texts
+    and empty collections.
+    """
+    found: dict[str, object] = {}
+    for module in _modules_of(package):
+        for kind in vars(module).values():
+            if not (isinstance(kind, type) and kind.__module__ == module.__name__):
+                continue
+            for field in attrs.fields(kind) if attrs.has(kind) else ():
+                if field.inherited or not isinstance(field.default, (int, float, str)):
+                    continue
+                name = f"{kind.__name__}.{field.name}"
+                # Classes of the same name must agree, so that each default is compared.
+                assert found.setdefault(name, field.default) == field.default, name
+    return {name: default for name, default in found.items() if default}
+
+
 def own_words(package: ModuleType) -> dict[str, str]:
     """Return the words of the package's enums that are not the member's name in lower case, with
     hyphens; by enum and member.
 
     These words are part of the API: of JSON, of flags and of files.
     """
-    modules = [
-        import_module(each.name)
-        for each in walk_packages(package.__path__, f"{package.__name__}.")
-        if not each.name.endswith(".__main__")
-    ]
     enums = [
         enum
-        for module in modules
+        for module in _modules_of(package)
         for enum in vars(module).values()
         if isinstance(enum, type)
         and issubclass(enum, StrEnum)

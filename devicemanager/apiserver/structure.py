@@ -124,15 +124,14 @@ def _go_name(type_: Descriptor) -> str:
 
 # -- plain values ------------------------------------------------------------------------
 
-_STRING, _BOOL, _INT64, _INT32 = 9, 8, 3, 5
+_STRING, _BOOL, _INT64 = 9, 8, 3
 _PLAIN: Final[Mapping[int, tuple[type, ...]]] = {
     _STRING: (str,),
     _BOOL: (bool,),
     _INT64: (int,),
-    _INT32: (int,),
 }
 """Python types by field type (its number in ``descriptor.proto``)."""
-_GO: Final = {_STRING: "string", _BOOL: "bool", _INT64: "int64", _INT32: "int32"}
+_GO: Final = {_STRING: "string", _BOOL: "bool", _INT64: "int64"}
 
 
 def _go_type(field: Field) -> str:

@@ -8,10 +8,13 @@ import pytest
 from devicemanager.apiserver import FakeApiServer
 from devicemanager.apiserver.conversion import from_stored, to_stored
 from devicemanager.apiserver.kinds import KINDS, Kinds
+from devicemanager.claims.cel import dra
+from devicemanager.claims.errors import ClaimsUnavailable
 from devicemanager.client.errors import ApiError, Conflict, NotFound
 
 GROUP = "/apis/resource.k8s.io"
 SLICES = f"{GROUP}/v1/resourceslices"
+CLASSES = f"{GROUP}/v1/deviceclasses"
 CLAIMS = f"{GROUP}/v1/namespaces/default/resourceclaims"
 INITIAL = {
     "watch": "true",
@@ -373,6 +376,34 @@ def test_defaults_of_a_claim(api):
     templates = CLAIMS.replace("resourceclaims", "resourceclaimtemplates")
     made = api.request("POST", templates, {"metadata": {"name": "t"}, "spec": {"spec": {}}})
     assert made["spec"] == {"metadata": {}, "spec": {"devices": {"requests": None}}}
+
+
+def selecting(expression):
+    selectors = [{"cel": {"expression": expression}}]
+    return {"metadata": {"name": "x"}, "spec": {"selectors": selectors}}
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("device.driver ==", "Syntax error: mismatched input '<EOF>'"),
+        ("device.driver", "must evaluate to bool"),
+        ("device.vendor == 'x'", "undefined field 'vendor'"),
+    ],
+)
+def test_invalid_expression_of_a_selector_is_refused(api, expression, text):
+    with pytest.raises(ApiError, match=r"spec\.selectors\[0\]\.cel\.expression: Invalid") as raised:
+        api.request("POST", CLASSES, selecting(expression))
+    assert raised.value.code == 422
+    assert text in raised.value.message
+
+
+def test_expressions_are_not_checked_without_the_extra_claims(api, monkeypatch):
+    def fails(_):
+        raise ClaimsUnavailable("claims")
+
+    monkeypatch.setattr(dra, "check_new_selector", fails)
+    api.request("POST", CLASSES, selecting("device.driver =="))
 
 
 def test_taints_get_a_time(api):

@@ -1,6 +1,7 @@
 """Settings: validation of each field, and the table of flags."""
 
 import re
+from pathlib import Path
 
 import attrs
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from checkpoint import Durability
 from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.topology import NumaTopology, TopologyConfigError
+from devicemanager.core.versions.version import KubeletVersion
 from devicemanager.kubelet.setting_flags import FLAGS
 from devicemanager.kubelet.settings import Settings
 
@@ -142,6 +144,82 @@ def test_lists_and_text_paths_are_converted():
     assert settings.quirks == {"Q2"}
     assert settings.declared_resources == {"v.com/g"}
     assert settings.sysfs.name == "elsewhere"
+
+
+def test_defaults_of_all_settings():
+    settings = Settings()
+    derived = {"behaviour", "topology_manager"}
+    found = {
+        field.name: getattr(settings, field.name)
+        for field in attrs.fields(Settings)
+        if field.name not in derived
+    }
+    assert found == {
+        "kubelet_version": "1.37",
+        "feature_gates": {},
+        "dial_timeout": 10.0,
+        "options_timeout": 10.0,
+        "allocate_timeout": None,
+        "preferred_allocation_timeout": None,
+        "pre_start_timeout": 30.0,
+        "grace_period": 300.0,
+        "max_list_bytes": 4194304,
+        "max_allocate_bytes": 1048576,
+        "max_registrations_per_process": 100,
+        "max_registrations": 500,
+        "pod_resources_qps": 100.0,
+        "pod_resources_burst": 10,
+        "pod_resources_list_inactive": False,
+        "calls_kept": 5000,
+        "calls_bytes": 16777216,
+        "health_queue_size": 100,
+        "durability": "kubelet",
+        "declared_resources": frozenset(),
+        "strict": False,
+        "wait_for_plugin": 0.0,
+        "topology_policy": "none",
+        "topology_scope": "container",
+        "topology_options": {},
+        "node_allocatable": {},
+        "providers": (),
+        "numa": None,
+        "node_name": "mock",
+        "claims_admin_namespaces": None,
+        "kubeconfig": None,
+        "sysfs": Path("/sys"),
+        "shuffle_seed": None,
+        "quirks": frozenset(),
+    }
+    assert settings.behaviour.version == KubeletVersion.parse("1.37")
+    assert settings.topology_manager.name == "none"
+
+
+@pytest.mark.parametrize(
+    ("field", "least"),
+    [
+        ("max_list_bytes", -1),
+        ("max_allocate_bytes", 1),
+        ("max_registrations_per_process", 1),
+        ("max_registrations", 1),
+        ("pod_resources_burst", 1),
+        ("calls_kept", 0),
+        ("calls_bytes", 0),
+        ("health_queue_size", 1),
+    ],
+)
+def test_least_number_is_accepted_and_a_smaller_one_is_not(field, least):
+    assert getattr(Settings(**{field: least}), field) == least
+    for wrong in (least - 1, least + 0.5, True):
+        with pytest.raises(
+            ValueError, match=f"^invalid {field} {wrong!r}: expected a whole number of at least "
+        ):
+            Settings(**{field: wrong})
+    is_limit = field.startswith(("max_allocate", "max_registrations"))
+    if is_limit:
+        assert getattr(Settings(**{field: None}), field) is None
+    else:
+        with pytest.raises(ValueError, match=f"^invalid {field} None: "):
+            Settings(**{field: None})
 
 
 def test_durability_defaults_to_kubelet():

@@ -27,7 +27,7 @@ from devicemanager.rehearsal import (
     report,
 )
 from devicemanager.rehearsal.held_pods import held_pods
-from devicemanager.rehearsal.orders import orders
+from devicemanager.rehearsal.orders import is_complete, orders
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
 from devicemanager.rehearsal.steps import Step
 from devicemanager.snapshot import Snapshot, layout
@@ -383,6 +383,24 @@ def test_orders_are_all_permutations_or_a_sample() -> None:
     sample = orders(["a"], [f"p{n}" for n in range(9)], 5, 0)
     assert len(sample) == 5
     assert sample[0][0] == sample[1][-1] == "a"
+
+
+@pytest.mark.parametrize(
+    ("plugins", "pods", "number"),
+    [(0, 9, 1), (9, 0, 1), (1, 1, 2), (2, 4, 720), (5, 1, 720), (6, 1, 12), (1, 6, 12)],
+)
+def test_up_to_six_plugins_and_pods_get_all_orders(plugins: int, pods: int, number: int) -> None:
+    plugin_names, pod_names = list("abcdefghi"[:plugins]), list("123456789"[:pods])
+    found = orders(plugin_names, pod_names, 12, 0)
+    assert len(found) == number
+    assert all(sorted(order) == sorted([*plugin_names, *pod_names]) for order in found)
+    assert is_complete(plugin_names, pod_names) is (number != 12)
+
+
+def test_limit_of_all_orders_can_be_changed() -> None:
+    for permuted, number in ((2, 4), (3, 6)):
+        assert len(orders(["a"], ["p", "q"], 4, 0, permuted)) == number
+        assert is_complete(["a"], ["p", "q"], permuted) is (number == 6)
 
 
 def test_json_has_all_outcomes() -> None:

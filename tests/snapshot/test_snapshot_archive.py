@@ -57,6 +57,10 @@ RICH = attrs.evolve(
 )
 
 
+def test_text_of_an_error_is_one_printable_line():
+    assert str(SnapshotError("  a\n b\t\x1b[2J\r\n\u202ec  ")) == "a b \\x1b[2J \\u202ec"
+
+
 @pytest.mark.parametrize("snapshot", [WHOLE, RICH], ids=["whole", "rich"])
 def test_snapshot_survives_a_round_trip(snapshot):
     data = archive(snapshot)

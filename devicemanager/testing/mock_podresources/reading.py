@@ -85,7 +85,9 @@ def _read(documents: Iterable[tuple[str, Any]]) -> Script:
         plain = fields(where, document, dict.fromkeys(allowed, lambda _where, value: value))
         top_level = {key: plain.pop(key) for key in _CONTENT if key in plain}
         if top_level:
-            plain.setdefault("allocatable", top_level)
+            if "allocatable" in plain:
+                raise where.error(f"{', '.join(top_level)}: move these fields to allocatable")
+            plain["allocatable"] = top_level
         # Outputs of the commands have the field `schema`.
         plain.pop("schema", None)
         for key, value in plain.items():

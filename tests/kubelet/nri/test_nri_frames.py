@@ -57,3 +57,13 @@ def test_oversized_messages_are_an_error() -> None:
         FrameError, match="message of 4294967295 bytes is too large: the limit is 4194304"
     ):
         list(Decoder().feed(b"\0\0\0\1\xff\xff\xff\xff"))
+
+
+@pytest.mark.parametrize(
+    ("channel", "number", "kind", "type_"), [(PLUGIN, 1, REQUEST, 1), (RUNTIME, 2, RESPONSE, 2)]
+)
+def test_bytes_of_a_short_message(channel: int, number: int, kind: int, type_: int) -> None:
+    """The numbers are those of NRI's multiplexer and of ttrpc's protocol."""
+    assert encode(Message(channel, 5, kind, b"abc")) == bytes(
+        [0, 0, 0, number, 0, 0, 0, 13, 0, 0, 0, 3, 0, 0, 0, 5, type_, 0, *b"abc"]
+    )

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import pytest
 
 from devicemanager.apiserver.offline import check_objects
+from devicemanager.objects.dra import broken_rules
 from devicemanager.objects.dra.formats import fully_qualified_name
 from devicemanager.objects.dra.gates import GATES, drop_disabled
 from devicemanager.objects.dra.metadata import updated_metadata
 from devicemanager.objects.dra.nodes import conditions
-from tests.apiserver.real_answers.objects import DROP, changed, slice_
+from tests.apiserver.real_answers.objects import (
+    DROP,
+    Object,
+    allocation,
+    changed,
+    claim,
+    slice_,
+    taint_rule,
+)
 from tests.apiserver.real_answers.running import recorded
 from tests.apiserver.real_answers.table import Call, calls
 
@@ -152,6 +162,65 @@ def test_conditions_are_unique_and_limited() -> None:
         'c[2]: Duplicate value: "Ready"',
         "c: Too many: 3: must have at most 2 items",
     ]
+
+
+def with_conditions(number: int) -> list[dict[str, object]]:
+    return [{**CONDITION, "type": f"T{each}"} for each in range(number)]
+
+
+def status_of_claim(number: int, *, configs: bool) -> Object:
+    opaque = {"driver": "gpu.example.com", "parameters": {}}
+    config = [{"source": "FromClaim", "opaque": opaque}] * (number if configs else 1)
+    device = {"driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
+    conditions = with_conditions(1 if configs else number)
+    status = {
+        "allocation": allocation(config=config),
+        "devices": [{**device, "conditions": conditions}],
+    }
+    return {**claim(), "status": status}
+
+
+def slice_with_values(number: int) -> Object:
+    attributes = {"listed": {"strings": ["x"] * (number - 1)}, "single": {"bool": True}}
+    return slice_(devices=[{"name": "gpu-0", "attributes": attributes}])
+
+
+def errors_of(value: Object) -> list[str]:
+    old = {**value, "status": {}} if "status" in value else None
+    found = broken_rules(value["kind"], value, old, is_status=old is not None)
+    return [str(each) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("value", "most", "error"),
+    [
+        (
+            lambda number: {**taint_rule(), "status": {"conditions": with_conditions(number)}},
+            8,
+            "status.conditions: Too many: 9: must have at most 8 items",
+        ),
+        (
+            lambda number: status_of_claim(number, configs=False),
+            8,
+            "status.devices[0].conditions: Too many: 9: must have at most 8 items",
+        ),
+        (
+            lambda number: status_of_claim(number, configs=True),
+            64,
+            "status.allocation.devices.config: Too many: 65: must have at most 64 items",
+        ),
+        (
+            slice_with_values,
+            48,
+            "spec.devices[0]: Invalid value: 49: the total number of attribute values must not "
+            "exceed 48",
+        ),
+    ],
+    ids=["conditions of a rule", "conditions of a device", "configs", "attribute values"],
+)
+def test_list_has_this_limit(value: Callable[[int], Object], most: int, error: str) -> None:
+    assert errors_of(value(most)) == []
+    assert errors_of(value(most + 1)) == [error]
 
 
 @pytest.mark.parametrize("gates", [(), GATES])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from kubernetes.client import ApiClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from devicemanager import EventKind, MockKubelet, Settings, StartError
+from devicemanager import EventKind, ManualClock, MockKubelet, Settings, StartError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
+from devicemanager.kubelet.pods.usage import ContainerStats, NodeStats, PodStats, Used
 from devicemanager.kubelet.process import RegistrationServer
 from devicemanager.objects.status.podstatus import pod_object
 from devicemanager.observe.web import answers
@@ -104,6 +106,62 @@ def test_configz_contains_configured_fields(get, tmp_path):
         "topologyManagerScope": "pod",
         "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "9"},
         "featureGates": {"ResourceHealthStatus": False},
+    }
+
+
+def test_summary_of_a_node_without_usage_has_only_its_name(mock_kubelet):
+    assert json.loads(answers.summary(mock_kubelet)) == {
+        "node": {"nodeName": "mock"},
+        "pods": [],
+    }
+
+
+def test_summary_has_the_usage_of_node_pods_and_containers():
+    def usage(now):
+        assert now == 1000.0
+        train = Pod(PodUid("u"), "train", "ml", (Container(ContainerName("main"), {}),))
+        main = ContainerStats("main", 900.0, Used(1.5, 0.25, 100))
+        pods = [
+            PodStats(train, 800.0, Used(2.0, 0.5, 200), [main]),
+            PodStats(train, None, Used(0.0, 0.0, 0), []),
+        ]
+        return NodeStats(Used(3.0, 1.0, 300), pods)
+
+    kubelet = SimpleNamespace(
+        clock=ManualClock(1000.0),
+        settings=Settings(node_name="n"),
+        telemetry=SimpleNamespace(usage=usage),
+    )
+
+    def used(nano_seconds, nano_cores, memory):
+        at = "1970-01-01T00:16:40Z"
+        return {
+            "cpu": {
+                "time": at,
+                "usageNanoCores": nano_cores,
+                "usageCoreNanoSeconds": nano_seconds,
+            },
+            "memory": {"time": at, "usageBytes": memory, "workingSetBytes": memory},
+        }
+
+    ref = {"name": "train", "namespace": "ml", "uid": "u"}
+    assert json.loads(answers.summary(kubelet)) == {
+        "node": {"nodeName": "n", **used(3_000_000_000, 1_000_000_000, 300)},
+        "pods": [
+            {
+                "podRef": ref,
+                "startTime": "1970-01-01T00:13:20Z",
+                "containers": [
+                    {
+                        "name": "main",
+                        "startTime": "1970-01-01T00:15:00Z",
+                        **used(1_500_000_000, 250_000_000, 100),
+                    }
+                ],
+                **used(2_000_000_000, 500_000_000, 200),
+            },
+            {"podRef": ref, "startTime": None, "containers": [], **used(0, 0, 0)},
+        ],
     }
 
 

@@ -111,6 +111,63 @@ def test_empty_file_is_a_node_without_pods(tmp_path):
     assert read_script({"rate_limit": "none"}).qps is None
 
 
+def test_omitted_fields_have_defaults():
+    claim = {"claim_name": "c"}
+    shortest = {
+        "name": "c",
+        "devices": [{"resource_name": GPU}],
+        "memory": [{"size": 1}],
+        "dynamic_resources": [
+            claim,
+            {
+                **claim,
+                "claim_resources": [{"driver_name": "d", "pool_name": "p", "device_name": "x"}],
+            },
+        ],
+    }
+    pods = [{"name": "a", "containers": [{"name": "b"}, shortest]}]
+    script = read_script({"pod_resources": pods, "allocatable": {}, "steps": [{}]})
+    claims = (
+        DynamicResource("c", "default", ()),
+        DynamicResource("c", "default", (ClaimResource("d", "p", "x", (), None),)),
+    )
+    devices, memory = (ContainerDevices(GPU, (), ()),), (ContainerMemory("memory", 1, ()),)
+    assert script == Script(
+        pods=(
+            Pod(
+                "a",
+                "default",
+                (
+                    Container("b", (), (), (), (), restartable_init=False),
+                    Container("c", devices, (), memory, claims, restartable_init=False),
+                ),
+                (),
+                (),
+                active=True,
+            ),
+        ),
+        allocatable=Allocatable((), (), ()),
+        kubelet_version=None,
+        qps=100.0,
+        burst=10,
+        seed=0,
+        faults=(),
+        steps=(
+            Step(
+                after=0.0,
+                pods=None,
+                allocatable=None,
+                set_pods=(),
+                delete_pods=(),
+                faults=(),
+                clear_faults=False,
+                serving=None,
+            ),
+        ),
+        repeat=False,
+    )
+
+
 def test_output_of_pods_and_resources_is_a_script(tmp_path, mock_kubelet, simulated_plugin, capsys):
     from devicemanager.cli import main
     from devicemanager.testing import pod_manifest
@@ -191,6 +248,10 @@ INVALID = [
     ([], "expected a mapping, not a list"),
     ({"pods": []}, "unknown field 'pods': use one of allocatable, pod_resources"),
     ({"pod_resource": []}, "unknown field 'pod_resource': did you mean pod_resources?"),
+    (
+        {"allocatable": {}, "devices": [], "cpu_ids": 1},
+        "document 1: devices, cpu_ids: move these fields to allocatable",
+    ),
     (pod(name=""), 'pod_resources[0].name: expected a non-empty string, not the text ""'),
     ({"pod_resources": [{}]}, "pod_resources[0]: name is missing"),
     ({"pod_resources": [{"name": "a"}] * 2}, "pod_resources: duplicate pod default/a"),

@@ -1,0 +1,13 @@
+"""Defaults of values and settings that are not empty."""
+
+from __future__ import annotations
+
+from devicemanager import observe
+from tests.helpers import own_defaults
+
+
+def test_defaults_are_these_or_empty() -> None:
+    assert own_defaults(observe) == {
+        "NodeView.serving": True,
+        "Screen.page": 1,
+    }

@@ -1,0 +1,15 @@
+"""Defaults of values and settings that are not empty."""
+
+from __future__ import annotations
+
+from devicemanager import snapshot
+from tests.helpers import own_defaults
+
+
+def test_defaults_are_these_or_empty() -> None:
+    assert own_defaults(snapshot) == {
+        "Alignment.policy": "none",
+        "Alignment.scope": "container",
+        "Alignment.cpu_policy": "none",
+        "Alignment.memory_policy": "None",
+    }
