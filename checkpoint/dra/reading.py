@@ -27,7 +27,8 @@ _OLD: Final = "the format of kubelets before v1.32, which no later kubelet can r
 
 
 def loads(data: bytes, *, source: str = "dra_manager_state", verify: bool = True) -> State:
-    """Parse the contents of a file of a kubelet since v1.32. ``source`` is its name in errors.
+    """Parse the contents of a ``dra_manager_state`` file in the format of kubelet v1.32 and later.
+    ``source`` is the name of the file in errors.
 
     If ``verify`` is false, ignore the checksum. Raises CheckpointCorrupt if the contents are not a
     state file, and ChecksumMismatch if the checksum is wrong.

@@ -1,7 +1,7 @@
-"""Objects of ``MockKubeletClient`` that need more than one request: events, calls, faults, the
-clock, and the result of an admission.
+"""Objects that ``MockKubeletClient`` returns: events, calls, faults, the clock and ResourceClaims,
+whose methods send requests of their own, and the result of an admission.
 
-Structured claims are requests for devices in the API ``devmgmtproto.k8s.io``. They are not DRA.
+The *claims* of a container are its structured claims (API ``devmgmtproto.k8s.io``), not DRA.
 """
 
 from __future__ import annotations

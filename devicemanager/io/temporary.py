@@ -14,7 +14,7 @@ _LONGEST_TMPDIR = 30
 """Longest path of TMPDIR in bytes. The path of a socket may have 107 bytes. With the longest
 TMPDIR, 48 of these bytes remain for a plugin."""
 
-ADVICE = f"set TMPDIR to a directory of at most {_LONGEST_TMPDIR} bytes"
+ADVICE = f"set TMPDIR to a directory whose path has at most {_LONGEST_TMPDIR} bytes"
 
 
 class NoDirectory(Exception):

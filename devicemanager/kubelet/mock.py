@@ -420,7 +420,7 @@ class MockKubelet:
         if not self.settings.behaviour.dra_enabled:
             raise RequestError(
                 f"kubelet {self.settings.kubelet_version} prepares no ResourceClaims: use 1.34 or "
-                "later, or 1.32 with the feature gate DynamicResourceAllocation"
+                "later, or 1.32 or 1.33 with the feature gate DynamicResourceAllocation"
             )
         if self.settings.kubeconfig is not None:
             raise RequestError(

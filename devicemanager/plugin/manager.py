@@ -119,7 +119,7 @@ class Manager:
         if problem := directory_problem(self._directory):
             raise ConfigurationError(
                 f"plugin directory {self._directory} {problem}: set the kubelet's plugin directory "
-                f"with the argument directory or the environment variable {DIRECTORY_VARIABLE}"
+                f"with the argument `directory` or the environment variable {DIRECTORY_VARIABLE}"
             )
         try:
             # Start the watch before a socket is checked, so that no change is missed in between.

@@ -227,7 +227,7 @@ def test_missing_tmpdir_is_rejected_and_long_one_avoided(
         MockKubelet()
     assert str(caught.value) == (
         f"cannot make a temporary directory in {place}: No such file or directory: choose a "
-        "root directory, or set TMPDIR to a directory of at most 30 bytes"
+        "root directory, or set TMPDIR to a directory whose path has at most 30 bytes"
     )
 
 

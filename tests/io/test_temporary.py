@@ -34,7 +34,7 @@ def test_missing_tmpdir_is_an_error_with_advice(monkeypatch: pytest.MonkeyPatch)
     assert str(raised.value) == (
         "cannot make a temporary directory in /tmp/none: No such file or directory"
     )
-    assert ADVICE == "set TMPDIR to a directory of at most 30 bytes"
+    assert ADVICE == "set TMPDIR to a directory whose path has at most 30 bytes"
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ Out: the option and the devices of each request, in the order of the requests; N
      exists. If a check raises an error, the search ends with this error.
 
 The order of answers. Requests are filled in the order of the claims. For each request, the first
-option that leads to an answer is used. The devices of an option are in ascending order of their
-numbers. For each of them, the lowest number that leads to an answer is used.
+option that leads to an answer is used. An option gets its devices in ascending order of their
+numbers: first the device with the lowest number that leads to an answer, then the next such
+device, and so on.
 """
 
 # Unlike ``first_fit``, this search checks a device only when it reaches it. An error in a check

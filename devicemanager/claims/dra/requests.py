@@ -349,8 +349,8 @@ def _compared_values(value: Object, has_lists: bool) -> Values | None:
 
 @attrs.frozen(eq=False)
 class Candidate:
-    """Functions that check whether a device can serve one request or subrequest. ``number`` is the
-    number of the device in the inventory."""
+    """One request or subrequest, with methods that check whether a device can serve it. Their
+    argument ``number`` is the number of the device in the inventory."""
 
     call: Call
     spec: Object

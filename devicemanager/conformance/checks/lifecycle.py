@@ -332,8 +332,8 @@ def l11(run: CheckRun) -> str:
         )
     if crash_line(output):
         raise Failed(
-            "the misconfigured plugin crashed, expected a message and a non-zero exit status: "
-            f"{run.plugin.exit_text()}"
+            f"the misconfigured plugin crashed ({run.plugin.exit_text()}), expected a message and "
+            "a non-zero exit status without a crash"
         )
     printed = without_stacks(process.output()) or output
     return f"{run.plugin.exit_text()}: {printable(printed[-1][:200])}"

@@ -1,4 +1,5 @@
-"""The part of the container runtime that pods use."""
+"""The interface to a container runtime, as this package calls it; and ``NoRuntime``, which runs no
+containers."""
 
 from __future__ import annotations
 
