@@ -87,5 +87,6 @@ def test_missing_temporary_directory_is_a_one_line_error(tmp_path, monkeypatch, 
     assert main(["podresources", "serve", str(tmp_path / "script.yaml")]) == 2
     assert capsys.readouterr().err == (
         "devicemanager: error: cannot make a temporary directory in /nowhere: No such file or "
-        "directory: set a socket path, or set TMPDIR to a directory whose path has at most 30 bytes\n"
+        "directory: set a socket path, or set TMPDIR to a directory whose path has at most 30 "
+        "bytes\n"
     )
