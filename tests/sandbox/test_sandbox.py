@@ -179,7 +179,8 @@ def test_hooks_run_before_the_command(backend: str) -> None:
 
 def test_hooks_get_the_state_of_the_container() -> None:
     # The output of hooks is on standard error.
-    hook = {"path": "/bin/sh", "args": ["sh", "-c", "cat; echo"]}
+    # One write for each line: hooks can run at the same time.
+    hook = {"path": "/bin/sh", "args": ["sh", "-c", "printf '%s\\n' \"$(cat)\""]}
     kinds = ("createRuntime", "startContainer", "poststart", "poststop")
     made = shell("true", {"hooks": {kind: [hook] for kind in kinds}})
     done = run(made, "namespaces", capture_output=True, text=True)
