@@ -467,16 +467,21 @@ def controlled(join_command, peer, tmp_path):
     words = ["--prefix", peer.name, "--label", f"group={peer.name}", "--root", tmp_path / "root"]
     words += ["--control", "--simulate-driver", f"{driver_of(peer)}=2"]
 
-    def ctl(action, *words):
+    def run(action, *words):
         run = [COMMAND, "ctl", "nodes", action, f"{peer.name}-0", driver_of(peer), *words]
         run += ["--control", tmp_path / "root"]
-        done = subprocess.run(list(map(str, run)), capture_output=True, text=True, check=False)
+        return subprocess.run(list(map(str, run)), capture_output=True, text=True, check=False)
+
+    def ctl(action, *words):
+        done = run(action, *words)
         assert done.returncode == 0, done.stderr
 
     warnings = tmp_path / "warnings"
     with warnings.open("w") as file:
         join_command(*words, stdout=file, stderr=file)
         peer.ready(f"{peer.name}-0")
+        # The Node is Ready a moment before the control API lists the node.
+        peer.wait(lambda: run("fail-unprepare", "--off").returncode == 0)
         yield ctl, warnings
 
 
