@@ -18,7 +18,7 @@ __all__ = ["Change", "Object", "Store", "Stored"]
 MAX_CHANGES: Final = 100_000
 """Maximum number of changes that are stored for watches.
 
-A watch gets 410 if a change after its version is no longer stored.
+A watch gets 410 if it needs a change that the store has already dropped.
 """
 MAX_OBJECT: Final = 3 << 19
 """Maximum size of an object as JSON, in bytes (``DefaultMaxRequestBytes`` of etcd). Without this

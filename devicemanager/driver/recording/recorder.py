@@ -26,12 +26,7 @@ from devicemanager.plugin.common.notifier import Notifier
 from devicemanager.plugin.common.stepping import repeat_step
 from devicemanager.plugin.recording.errors import RecordingError
 from devicemanager.plugin.recording.redaction import Redaction
-from devicemanager.plugin.recording.writer import (
-    CallInProgress,
-    RecordingWriter,
-    Registered,
-    open_new,
-)
+from devicemanager.plugin.recording.writer import RecordingWriter, Registered
 from podresources.sockets import CHANNEL_OPTIONS, FileIdentity, target
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc
@@ -70,7 +65,6 @@ class DriverRecorder:
             raise RecordingError(
                 f"{self._directory} is not a directory: use the kubelet's plugins_registry"
             )
-        self._file = file
         self._drivers = frozenset(drivers)
         self._report = report
         self._numbers = itertools.count(1)
@@ -80,10 +74,9 @@ class DriverRecorder:
         )
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
-        # Closes the file, unless it belongs to the caller.
-        self._closing = contextlib.ExitStack()
-        self._writer: RecordingWriter | None = None
-        """Writer of the file; None before ``start``."""
+        self._writer = RecordingWriter(
+            file, str(self._directory), Redaction(()), self._cannot_write
+        )
         self._recorded: dict[Path, RecordedDriver] = {}
         self._ignored: dict[Path, FileIdentity | None] = {}
         """Sockets of other plugins, and of drivers that are not recorded."""
@@ -91,7 +84,7 @@ class DriverRecorder:
     @property
     def calls(self) -> int:
         """Number of recorded calls, health reports and ends of streams so far."""
-        return 0 if self._writer is None else self._writer.calls
+        return self._writer.calls
 
     def start(self) -> Self:
         """Start recording.
@@ -99,14 +92,11 @@ class DriverRecorder:
         Raises RecordingError if the file exists or cannot be created, if the sockets that a killed
         recorder left cannot be restored, or if the recorder was started or stopped before.
         """
-        if self._writer is not None or self._stopping.is_set():
-            raise RecordingError("a recorder cannot be started again: create another one")
+        self._writer.check_new()
         try:
             # Before the file is created, so that an error leaves none behind.
             self._restore()
-            self._writer = RecordingWriter(
-                self._open(), str(self._directory), Redaction(()), self._cannot_write
-            )
+            self._writer.open()
             self._thread.start()
         except BaseException:
             self._end()
@@ -121,16 +111,6 @@ class DriverRecorder:
                 f"cannot restore the sockets of {self._directory}: {error.strerror or error}"
             ) from error
 
-    def _open(self) -> IO[str]:
-        if not isinstance(self._file, (str, os.PathLike)):
-            return self._file
-        try:
-            return self._closing.enter_context(open_new(self._file))
-        except FileExistsError as error:
-            raise RecordingError(f"{self._file} already exists: use another file") from error
-        except OSError as error:
-            raise RecordingError(f"cannot write {self._file}: {error.strerror}") from error
-
     def stop(self) -> None:
         """Stop recording, and restore the names of all sockets. Idempotent.
 
@@ -143,8 +123,7 @@ class DriverRecorder:
         if self._thread.is_alive():
             self._thread.join()
         self._end()
-        if self._writer is not None and (error := self._writer.error) is not None:
-            raise RecordingError(f"the recording is incomplete: {error.strerror or error}")
+        self._writer.check_complete()
 
     def _end(self) -> None:
         # After a failed start, too: the watch has ended.
@@ -152,13 +131,9 @@ class DriverRecorder:
         self._watch.stop()
         # Do this first: calls that the kubelet makes because the recorder stops must not be
         # recorded.
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
         for driver in self._recorded.values():
             driver.close()
-        # A line that could not be written is still in the buffer, and fails again.
-        with contextlib.suppress(OSError):
-            self._closing.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -199,12 +174,8 @@ class DriverRecorder:
             self._ignored[path] = identity
             return
         registered = Registered(1, next(self._numbers), info.name, path.name)
-        self._recorded[path] = RecordedDriver(path, info, partial(self._begin, registered))
+        self._recorded[path] = RecordedDriver(path, info, partial(self._writer.begin, registered))
         self._report(f"{info.name} registers as {path.name}")
-
-    def _begin(self, plugin: Registered, rpc: str, request: bytes) -> CallInProgress:
-        assert self._writer is not None, "no call begins before start has opened the file"
-        return self._writer.begin(plugin, rpc, request)
 
     def _cannot_write(self, error: OSError) -> None:
         self._report(f"cannot write the recording: {error.strerror or error}; recording stops")

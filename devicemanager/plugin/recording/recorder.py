@@ -8,7 +8,6 @@ sockets every two seconds. Calls run on gRPC's threads.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import os
@@ -42,7 +41,6 @@ from devicemanager.plugin.recording.writer import (
     CallInProgress,
     RecordingWriter,
     Registered,
-    open_new,
 )
 from podresources import sockets
 from podresources.errors import PodResourcesError
@@ -114,9 +112,7 @@ class Recorder:
                 raise RecordingError(f"{error}: set a plugin directory, or {ADVICE}") from error
         self._kubelet_dir = directory
         self._resources = frozenset(resources)
-        self._redaction = Redaction(redact_env)
         self._report = report
-        self._file = file
         try:
             self._layout: SocketLayout = (
                 InPlace(directory) if private is None else PrivateDirectory(directory, private)
@@ -137,10 +133,9 @@ class Recorder:
         self._server: grpc.Server | None = None
         self._kubelet: FileIdentity | None = None
         self._kubelets = 0
-        # Closes the file, unless it belongs to the caller.
-        self._closing = contextlib.ExitStack()
-        self._writer: RecordingWriter | None = None
-        """Writer of the file; None before ``start``."""
+        self._writer = RecordingWriter(
+            file, str(directory), Redaction(redact_env), self._cannot_write
+        )
         self._proxies = PluginProxies(removes_plugins=self._layout.removes_plugins)
 
     @property
@@ -151,7 +146,7 @@ class Recorder:
     @property
     def calls(self) -> int:
         """Number of recorded calls, lists and ends of streams so far."""
-        return 0 if self._writer is None else self._writer.calls
+        return self._writer.calls
 
     def start(self) -> Self:
         """Start to record, and return this recorder.
@@ -159,12 +154,9 @@ class Recorder:
         Raises RecordingError if the file exists or cannot be created, if the plugin directory is
         not writable, or if the recorder was started or stopped before.
         """
-        if self._writer is not None or self._stopping.is_set():
-            raise RecordingError("a recorder cannot be started again: create another one")
+        self._writer.check_new()
         try:
-            self._writer = RecordingWriter(
-                self._open(), str(self._kubelet_dir), self._redaction, self._cannot_write
-            )
+            self._writer.open()
         except BaseException:
             self._end()
             raise
@@ -183,16 +175,6 @@ class Recorder:
         self._thread.start()
         return self
 
-    def _open(self) -> IO[str]:
-        if not isinstance(self._file, (str, os.PathLike)):
-            return self._file
-        try:
-            return self._closing.enter_context(open_new(self._file))
-        except FileExistsError as error:
-            raise RecordingError(f"{self._file} already exists: use another file") from error
-        except OSError as error:
-            raise RecordingError(f"cannot write {self._file}: {error.strerror}") from error
-
     def stop(self) -> None:
         """Stop recording: write the calls in progress, then end the plugins' streams. Idempotent.
 
@@ -205,8 +187,7 @@ class Recorder:
         if self._thread.is_alive():
             self._thread.join()
         self._end()
-        if self._writer is not None and (error := self._writer.error) is not None:
-            raise RecordingError(f"the recording is incomplete: {error.strerror or error}")
+        self._writer.check_complete()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -282,16 +263,12 @@ class Recorder:
         self._stopping.set()
         # Close the writer first: calls that plugins make because the recorder stops must not be
         # recorded.
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
         self._leave()
         for watch in self._watches:
             watch.stop()
         self._proxies.close()
         self._pool.close()
-        # A line that could not be written is still in the buffer, and fails again.
-        with contextlib.suppress(OSError):
-            self._closing.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
@@ -308,7 +285,7 @@ class Recorder:
             self._kubelets, next(self._numbers), message.resource_name, message.endpoint
         )
         recorded = not self._resources or plugin.resource in self._resources
-        call = self._begin(plugin, rpc, request) if recorded else None
+        call = self._writer.begin(plugin, rpc, request) if recorded else None
         if _is_file_name(message.endpoint):
             message.endpoint = self._serve_proxy(plugin, recorded)
             # Without a change, forward the original bytes, which can have fields of a later API.
@@ -338,7 +315,7 @@ class Recorder:
         path = self._layout.proxy_path(plugin.plugin)
 
         def begin(rpc: str, request: bytes) -> CallInProgress | None:
-            return self._begin(plugin, rpc, request) if recorded else None
+            return self._writer.begin(plugin, rpc, request) if recorded else None
 
         proxy = PluginProxy(self.plugin_dir / plugin.plugin, path, begin)
         self._proxies.add(proxy)
@@ -349,10 +326,6 @@ class Recorder:
         if proxy.error:
             self._report(f"{plugin.resource} cannot be recorded: {proxy.error}")
         return path.name
-
-    def _begin(self, plugin: Registered, rpc: str, request: bytes) -> CallInProgress:
-        assert self._writer is not None, "no call begins before start has opened the file"
-        return self._writer.begin(plugin, rpc, request)
 
     def _cannot_write(self, error: OSError) -> None:
         self._report(f"cannot write the recording: {error.strerror or error}; recording stops")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -19,6 +20,7 @@ from devicemanager.plugin.recording.calls import (
     is_stream,
     line_of,
 )
+from devicemanager.plugin.recording.errors import RecordingError
 from devicemanager.plugin.recording.redaction import Redaction
 
 __all__ = ["CallInProgress", "RecordingWriter", "Registered", "open_new"]
@@ -55,12 +57,15 @@ class RecordingWriter:
 
     def __init__(
         self,
-        file: IO[str],
+        file: str | os.PathLike[str] | IO[str],
         kubelet_dir: str,
         redaction: Redaction,
         failed: Callable[[OSError], object],
     ) -> None:
+        """``file`` is the path of the file that ``open`` creates, or an open text file. An open
+        file belongs to the caller, and stays open."""
         self._file = file
+        self._kubelet_dir = kubelet_dir
         self._redaction = redaction
         self._failed = failed
         # Guards all fields below, and the order of the lines.
@@ -70,16 +75,9 @@ class RecordingWriter:
         self._streams = 0
         self._in_progress: set[CallInProgress] = set()
         self._closed = False
-        self._write(
-            json.dumps(
-                {
-                    "schema": SCHEMA,
-                    "time": round(time.time(), 6),
-                    "kubelet_dir": kubelet_dir,
-                    "redact_env": list(redaction.patterns),
-                }
-            )
-        )
+        self._stream: IO[str] | None = None
+        # Closes the stream, unless it belongs to the caller.
+        self._closing = contextlib.ExitStack()
 
     @property
     def error(self) -> OSError | None:
@@ -90,6 +88,39 @@ class RecordingWriter:
     def calls(self) -> int:
         """Number of recorded unary calls, stream messages and ends of streams so far."""
         return self._numbers
+
+    def check_new(self) -> None:
+        """Raise RecordingError if this writer was opened or closed before."""
+        if self._stream is not None or self._closed:
+            raise RecordingError("a recorder cannot be started again: create another one")
+
+    def check_complete(self) -> None:
+        """Raise RecordingError if a line could not be written."""
+        if self._error is not None:
+            text = self._error.strerror or self._error
+            raise RecordingError(f"the recording is incomplete: {text}")
+
+    def open(self) -> None:
+        """Create the file and write its first line. Call this method before ``begin``.
+
+        Raises RecordingError if the file exists or cannot be created.
+        """
+        if isinstance(self._file, (str, os.PathLike)):
+            try:
+                self._stream = self._closing.enter_context(open_new(self._file))
+            except FileExistsError as error:
+                raise RecordingError(f"{self._file} already exists: use another file") from error
+            except OSError as error:
+                raise RecordingError(f"cannot write {self._file}: {error.strerror}") from error
+        else:
+            self._stream = self._file
+        header = {
+            "schema": SCHEMA,
+            "time": round(time.time(), 6),
+            "kubelet_dir": self._kubelet_dir,
+            "redact_env": list(self._redaction.patterns),
+        }
+        self._write(json.dumps(header))
 
     def begin(self, plugin: Registered, rpc: str, request: bytes) -> CallInProgress:
         """Begin to record a call, and return the object that records its responses and its end."""
@@ -104,7 +135,7 @@ class RecordingWriter:
     def close(self) -> None:
         """Write all calls in progress as ended by the recorder, and record no further call.
 
-        The file stays open.
+        Then close the file, unless it belongs to the caller.
         """
         # Iterate over a copy, because `ended` needs the lock.
         with self._lock:
@@ -114,6 +145,9 @@ class RecordingWriter:
         with self._lock:
             # Calls that begin later, while plugins are stopped, are not recorded.
             self._closed = True
+        # A line that could not be written is still in the buffer, and fails again.
+        with contextlib.suppress(OSError):
+            self._closing.close()
 
     def add(self, call: CallInProgress, entry: RecordedCall, *, last: bool) -> None:
         """Write one line of a call. ``last`` is True if the line is the end of the call."""
@@ -133,10 +167,11 @@ class RecordingWriter:
     def _write(self, line: str) -> None:
         if self._error is not None:
             return
+        assert self._stream is not None, "no line is written before open"
         try:
-            self._file.write(line + "\n")
+            self._stream.write(line + "\n")
             # Flush each line, so that a killed recorder loses no call.
-            self._file.flush()
+            self._stream.flush()
         except (OSError, ValueError) as error:
             # ValueError: the owner of the file has closed it.
             self._error = error if isinstance(error, OSError) else OSError(str(error))

@@ -184,7 +184,7 @@ def test_sockets_that_cannot_be_restored(tmp_path, monkeypatch):
 
 
 def test_full_disk_below_a_path(tmp_path, monkeypatch):
-    monkeypatch.setattr("devicemanager.driver.recording.recorder.open_new", full_disk)
+    monkeypatch.setattr("devicemanager.plugin.recording.writer.open_new", full_disk)
     recorder = DriverRecorder(tmp_path / "x", tmp_path).start()
     with pytest.raises(RecordingError, match=r"^the recording is incomplete: No space left"):
         recorder.stop()

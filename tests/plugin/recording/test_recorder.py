@@ -380,7 +380,7 @@ def test_recorder_starts_only_once(directory, kubelet, recorder):
 
 
 def test_full_disk_below_a_path(directory, kubelet, monkeypatch):
-    monkeypatch.setattr("devicemanager.plugin.recording.recorder.open_new", full_disk)
+    monkeypatch.setattr("devicemanager.plugin.recording.writer.open_new", full_disk)
     recorder = Recorder(directory / "r", kubelet.directory).start()
     with pytest.raises(RecordingError, match=r"^the recording is incomplete: No space left"):
         recorder.stop()

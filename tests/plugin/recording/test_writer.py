@@ -36,6 +36,7 @@ def lines_of(file: io.StringIO) -> list[dict[str, Any]]:
 def test_every_kind_of_entry_has_all_fields() -> None:
     file = io.StringIO()
     writer = RecordingWriter(file, "/k", Redaction(["TOKEN"]), ignore)
+    writer.open()
     register = dp.RegisterRequest(version="v1beta1", endpoint="gpu.sock")
     request, response = dp.AllocateRequest(), dp.AllocateResponse()
     request.container_requests.add(devices_ids=["g"])
@@ -170,6 +171,7 @@ class _Full(io.StringIO):
 def test_after_an_error_no_further_line_is_written() -> None:
     file, failures = _Full(), list[OSError]()
     writer = RecordingWriter(file, "/k", Redaction(), failures.append)
+    writer.open()
     for space in (0, 1):
         file.space = space
         writer.begin(REGISTRATION, "Allocate", b"").ended("OK", "", EndedBy.PLUGIN)
@@ -181,6 +183,7 @@ def test_after_an_error_no_further_line_is_written() -> None:
 def test_closed_file_is_an_error_too() -> None:
     file, failures = io.StringIO(), list[OSError]()
     writer = RecordingWriter(file, "/k", Redaction(), failures.append)
+    writer.open()
     file.close()
     writer.begin(REGISTRATION, "Allocate", b"").ended("OK", "", EndedBy.PLUGIN)
     assert [str(error) for error in failures] == ["I/O operation on closed file"]
