@@ -96,7 +96,9 @@ def _run_on_kubelet(args: argparse.Namespace) -> int:
 
 
 def _has_ended(found: ClaimsExplanation) -> bool:
-    return found.phase in ("Failed", "Succeeded")
+    from devicemanager.core.podstatus.phase import Phase
+
+    return Phase(found.phase).is_terminal
 
 
 def _lines(found: ClaimsExplanation) -> Iterator[str]:
