@@ -77,7 +77,7 @@ class Document:
 
     @property
     def registered(self) -> RegisteredDevices:
-        """The mapping that was last passed to ``set_registered``. Callers must not modify it."""
+        """IDs of healthy devices by resource name. Callers must not modify the mapping."""
         return self._registered
 
     def set_registered(self, registered: RegisteredDevices) -> None:
@@ -100,8 +100,8 @@ class Document:
 class Snapshot:
     """Immutable state of a document at one moment.
 
-    Snapshots can be rendered on any thread and in any order. Rendering is fastest in the order in
-    which the snapshots were taken.
+    Any thread can render a snapshot as the contents of the file, at any time. Rendering is fastest
+    if older snapshots are rendered before newer ones.
     """
 
     _pods: tuple[Rendered, ...]

@@ -26,7 +26,7 @@ class CheckpointNotFound(CheckpointError):
 
 class CheckpointUnreadable(CheckpointError):
     """Error for a checkpoint file that exists but cannot be read. If an OSError is the reason,
-    ``__cause__`` is this error."""
+    ``__cause__`` is that OSError."""
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(source, reason)
@@ -73,7 +73,8 @@ class ChecksumMismatch(CheckpointCorrupt):
 
 
 class CheckpointWriteError(CheckpointError):
-    """Error for a checkpoint file that could not be written or moved; ``__cause__`` is the OSError.
+    """Error for a checkpoint file that could not be written or moved. If an OSError is the reason,
+    ``__cause__`` is that OSError.
 
     If ``replaced`` is false, the file is unchanged. If ``replaced`` is true, the file has the new
     contents, but a power failure may undo the write.

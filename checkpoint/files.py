@@ -19,9 +19,9 @@ _MOST_PIECES: Final = os.sysconf("SC_IOV_MAX")
 
 
 class Durability(enum.StrEnum):
-    """Events that a completed write survives.
+    """Events that a completed write survives, such as a killed process or a power failure.
 
-    At every level, a rename replaces the file, so readers see either the old or the new contents.
+    Every write replaces the file with a rename, so readers see either the old or the new contents.
     """
 
     PROCESS = "process"

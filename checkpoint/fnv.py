@@ -88,14 +88,13 @@ def step(state: int, byte: int) -> int:
 
 
 class Effect:
-    """Text that is hashed from several hash states, with a cache. All states with the same low
-    byte share one cached value, so the text is hashed at most 256 times."""
+    """Effect of one text on hash states: :meth:`on` returns the hash state after the text. States
+    with the same low byte share a cached value, so the text is hashed at most 256 times."""
 
     __slots__ = ("_constants", "_mask", "_parts", "_power")
 
     def __init__(self, *parts: bytes) -> None:
-        """The text is the concatenation of ``parts``. They are joined only when the text is
-        hashed."""
+        """``parts`` are the pieces of the text. They are joined only when the text is hashed."""
         self._parts: Sequence[bytes] = parts
         self._power = _power(sum(map(len, parts)))
         self._mask = 0x7F if all(map(bytes.isascii, parts)) else 0xFF

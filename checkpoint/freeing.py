@@ -27,8 +27,7 @@ class Freeing:
     """Thread that frees the disk space of replaced files. It starts with the first file and stops
     in ``close``.
 
-    Thread-safe. If a caller is interrupted, for example by Ctrl-C, its call may end at any line.
-    Even then, no other caller waits for it.
+    Thread-safe. A call that is interrupted, for example by Ctrl-C, never blocks other callers.
     """
 
     def __init__(self, files: FileOperations | None = None) -> None:

@@ -79,7 +79,8 @@ class Inspection:
     """True if the file is UTF-8. Otherwise invalid bytes were read as U+FFFD."""
 
     def inconsistencies(self) -> tuple[Finding, ...]:
-        """Return the inconsistent entries among the readable contents."""
+        """Return the inconsistencies in the readable contents, such as a device that is allocated
+        to two pods."""
         # The registered resources come last in the file, so a truncated file lacks them. Every
         # entry would then seem to belong to an unregistered resource.
         return tuple(
@@ -90,7 +91,8 @@ class Inspection:
 
 
 def inspect(data: bytes) -> Inspection:
-    """Read as much of ``data`` as possible, also after a damaged part. Raises nothing."""
+    """Return the readable contents of the checkpoint file ``data``, and its problems. Contents
+    after a damaged part are included. Raises nothing."""
     found = _read(data)
     return _closer(data, found) if found.problems else found
 

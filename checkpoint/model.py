@@ -1,7 +1,7 @@
 """Contents of a checkpoint as Python values.
 
-None stands for Go's nil. None and an empty tuple or dict are different values in this package,
-because the file and the checksum differ, too.
+None stands for Go's nil. None and an empty tuple or dict are different values: they lead to
+different files and checksums.
 """
 
 from __future__ import annotations

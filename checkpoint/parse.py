@@ -199,11 +199,11 @@ def read_object(value: Value, where: str) -> Object | None:
 
 
 def read_fields(value: Value, where: str, names: tuple[str, ...]) -> Object:
-    """Return those fields of the JSON object ``value`` that are in ``names``; an empty dict for
-    null.
+    """Return those fields of the JSON object ``value`` whose names are in ``names``; an empty dict
+    for null.
 
     The case of a field name is ignored. Keys of the result are written as in ``names``. Raises
-    Problem for any other value, and for a duplicate field.
+    Problem if ``value`` is neither an object nor null, or has a duplicate field.
     """
     found = read_object(value, where) or {}
     # Usual case: all names match exactly. The loop below takes three times as long per entry.

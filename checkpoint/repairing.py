@@ -39,7 +39,7 @@ class Repair:
     """Repaired contents of a checkpoint file, and a description of what was changed."""
 
     data: bytes
-    """Contents of a file that a kubelet loads. They are the original contents if no repair was
+    """Contents of the repaired file, which a kubelet loads; the original contents if no repair was
     needed."""
     checkpoint: Checkpoint
     """Parsed form of ``data``."""
@@ -57,7 +57,8 @@ class Repair:
 
 
 def repair(data: bytes) -> Repair:
-    """Keep the readable contents of ``data`` and recompute the checksum. Raises nothing.
+    """Return the repaired form of the checkpoint file ``data``: its readable contents with a new
+    checksum. Raises nothing.
 
     If two entries have the same pod, container and resource, only the later one is kept. A kubelet
     that loads a file with both entries also uses the later one.

@@ -82,8 +82,8 @@ class Writer:
         self._closed = False
 
     def close(self) -> None:
-        """Wait for the write in progress. Calls of ``flush`` that need another write then raise
-        CheckpointWriteError.
+        """Wait for the write in progress, and allow no new write. A call of ``flush`` that needs a
+        new write raises CheckpointWriteError.
 
         A kubelet calls this when it stops: the file then belongs to the next kubelet.
         """

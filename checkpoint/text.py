@@ -55,8 +55,8 @@ def join(parts: Sequence[Rendered]) -> Rendered:
 def render_entry(entry: PodDevicesEntry) -> Rendered:
     """Render an element of PodDeviceEntries.
 
-    Raises UnicodeEncodeError if a text contains a lone surrogate. Texts from protobuf or from this
-    package's JSON parser contain no lone surrogates.
+    Raises UnicodeEncodeError if a string in ``entry`` contains a lone surrogate. Strings from
+    protobuf or from this package's JSON parser contain no lone surrogates.
     """
     json_ids, hashed_ids = _devices_per_numa(entry.device_ids)
     json_resp, hashed_resp = _bytes(entry.alloc_resp)

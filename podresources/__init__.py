@@ -1,15 +1,15 @@
 """The kubelet's APIs for node agents: which devices are allocated to which pod, and which pods run.
 
 Theory of operation. Node agents call ``List``, ``GetAllocatableResources`` and ``Get`` on a unix
-socket. On the server's side, a :class:`Source` supplies values with a version number. This class is
-an interface, which the package implements only for tests (:class:`MemorySource`). ``View`` encodes
+socket. On the server's side, a :class:`Source` supplies values with a version number. ``Source`` is
+an interface. The package implements it only for tests (:class:`MemorySource`). ``View`` encodes
 the values once per version, and reuses the encoded pods whose objects have not changed. ``Service``
 applies the rate limit, counts calls and selects the response. ``PodResourcesServer`` makes the
-service available over gRPC. ``PodResourcesClient`` calls the API of any kubelet, and returns values
-of the same types.
+service available over gRPC. ``PodResourcesClient`` calls the API of any kubelet, and returns the
+same types of values as a source.
 
-``pods_api`` has the Pods API in the same form. Both APIs use ``running``, ``connection`` and the
-errors.
+The subpackage ``pods_api`` has a server and a client of the Pods API. Both APIs use the modules
+``running``, ``connection`` and ``errors``.
 
 In:   for the server, a source; for the client, the path of a socket.
 Out:  from the server, bytes on a socket; from the client, values (``Pod``, ``Container``,

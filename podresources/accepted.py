@@ -24,7 +24,7 @@ import grpc
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 PATIENCE: Final = 1.0
 """Seconds after which a client that has not read its responses may be disconnected. A client on the
-same machine reads a response of any size faster."""
+same machine needs less time, even for large responses."""
 _LOOKS: Final = 10
 """Number of checks of a socket before its client is disconnected."""
 _CALLS: Final = 1024
@@ -67,8 +67,8 @@ class Readers:
         return _Counting(self, inner)
 
     def count_call(self) -> None:
-        """Count a call. After 1,024 calls, but at most once a second, start a thread that searches
-        for clients that do not read, and disconnects them."""
+        """Count a call. At most once per 1,024 calls and once per second, start a thread that
+        disconnects clients that do not read their responses."""
         number = next(self._calls)
         if number - self._searched < _CALLS or self._clock() < self._next:
             return

@@ -183,7 +183,7 @@ class _Responses(Protocol):
 
 
 class Stream:
-    """Responses of one call, as an iterator; ``cancel`` ends it from any thread."""
+    """Iterator over the responses of one call. ``cancel`` ends the call, from any thread."""
 
     def __init__(
         self,

@@ -18,16 +18,17 @@ LABEL = "server_api_version"
 class Counters:
     """Counters of calls and failures, by metric name and API version. Thread-safe.
 
-    The API version (``v1`` or ``v1alpha1``) is the label ``server_api_version`` of the metric. As
-    in the kubelet (pkg/kubelet/apis/podresources, v1.32), v1alpha1 calls count only in the total.
-    Calls that the rate limit rejects are not counted.
+    The API version (``v1`` or ``v1alpha1``) is the label ``server_api_version`` of the metric. For
+    v1alpha1, only the total of all calls is counted, as in the kubelet
+    (pkg/kubelet/apis/podresources, v1.32). Calls that the rate limit rejects are not counted.
     """
 
     def __init__(
         self, kinds: Collection[str] = ("list", "get_allocatable", "get"), twice: str = ""
     ) -> None:
-        """``kinds``: the methods that have separate metrics. ``twice``: the method whose calls each
-        add 2 to the total, like GetAllocatableResources from v1.21 to v1.26; empty for none."""
+        """``kinds`` are the methods that have their own metrics, in addition to the total of all
+        calls. Each call of the method ``twice`` adds 2 to this total; an empty string means no
+        method. Kubelets from v1.21 to v1.26 add 2 for GetAllocatableResources."""
         self._kinds = frozenset(kinds)
         self._twice = twice
         self._lock = threading.Lock()
@@ -53,6 +54,6 @@ class Counters:
                 self._counts[f"{PREFIX}_errors_{kind}", api_version] += 1
 
     def snapshot(self) -> Mapping[tuple[str, str], int]:
-        """Return the counts that are not 0, by metric name and API version, sorted."""
+        """Return the nonzero counts. The keys are pairs of metric name and API version, sorted."""
         with self._lock:
             return dict(sorted(self._counts.items()))

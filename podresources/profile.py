@@ -16,16 +16,15 @@ class Profile:
     available.
 
     A field that the version lacks is absent in the encoded message. A method that the version lacks
-    fails with UNIMPLEMENTED. Clients use both to distinguish versions.
+    fails with UNIMPLEMENTED. Clients recognize a version by its fields and methods.
     """
 
     has_get_allocatable: bool = True
     get_allocatable_disabled: str = ""
-    """Error of GetAllocatableResources if its feature gate is off. If the text is empty, the method
-    is enabled."""
+    """Error text of GetAllocatableResources if its feature gate is off; otherwise empty."""
     has_get: bool = True
     get_enabled: bool = True
-    """True if the feature gate of Get is on; otherwise Get fails."""
+    """True if the feature gate ``KubeletPodResourcesGet`` is on. If it is off, Get fails."""
     list_inactive: bool = True
     """True if v1 List includes rejected and finished pods. v1alpha1 List always includes them."""
     get_inactive: bool = True

@@ -26,10 +26,10 @@ Json = dict[str, Any]
 def as_dict(answer: Sequence[Pod] | Pod | Allocatable) -> Json:
     """Convert a response to protobuf's JSON mapping with the original field names.
 
-    A sequence of pods becomes a List response, one pod a ``PodResources`` message, and an
-    ``Allocatable`` a GetAllocatableResources response. 64-bit numbers become strings, as the
-    mapping requires. Empty fields are included, so readers need no defaults. Only ``topology`` and
-    ``share_id`` can be absent.
+    A sequence of pods becomes a List response. One pod becomes a ``PodResources`` message. An
+    ``Allocatable`` becomes a GetAllocatableResources response. 64-bit numbers become strings, as
+    the mapping requires. Empty fields are included, so readers need no defaults. Only ``topology``
+    and ``share_id`` can be absent.
     """
     match answer:
         case Pod():

@@ -12,11 +12,11 @@ U = TypeVar("U")
 
 
 class Reuse(Generic[T]):
-    """Comparison of an old and a new sequence, by which values for unchanged elements are reused.
+    """Comparison of an old and a new sequence. It keeps values computed from unchanged elements.
 
-    One comparison can update several lists of values, each with one value per element of the old
-    sequence. It is fast if few elements differ:
-    common leading and trailing elements are found and copied without a loop in Python.
+    One comparison can update several lists of values. Each list has one value per element of the
+    old sequence. The comparison is fast if few elements differ: common leading and trailing
+    elements are found and copied without a loop in Python.
     """
 
     def __init__(self, before: Sequence[T], now: Sequence[T]) -> None:

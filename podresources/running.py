@@ -47,8 +47,9 @@ class RunningServer:
         name: str,
         backlog: Backlog | None = None,
     ) -> Self:
-        """Listen on ``path``. ``name`` is the prefix of thread names. ``backlog`` counts the
-        responses of ``handlers``. Raises ServeError."""
+        """Start a server that listens on ``path``. ``name`` is the prefix of thread names.
+        ``backlog`` limits the unread responses of ``handlers``; None for no limit. Raises
+        ServeError."""
         readers = Readers(path)
         if backlog is not None:
             backlog.disconnect = readers.disconnect

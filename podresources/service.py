@@ -54,8 +54,8 @@ class Rejection(Exception):
 
 @attrs.frozen(eq=False, repr=False)
 class Method:
-    """Method of the API: its path, its metrics, and a function from request bytes to response
-    bytes."""
+    """Method of the API. ``path`` is its gRPC path; ``api_version`` and ``kind`` select its
+    metrics. ``answer`` takes the bytes of a request and returns the bytes of the response."""
 
     path: str
     api_version: str

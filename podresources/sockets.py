@@ -32,9 +32,9 @@ connect."""
 _PRIVATE = re.compile(r"\.[0-9a-f]{3,16}")
 
 AUTHORITY = ("grpc.default_authority", "localhost")
-"""Channel option for connections to a unix socket, as in the kubelet's clients
-(kubernetes/kubernetes#112597). By default, gRPC sends the quoted path as authority. Servers based
-on Rust's h2 library reject this authority."""
+"""Channel option that sets the authority of connections to unix sockets to ``localhost``, as in the
+kubelet's clients (kubernetes/kubernetes#112597). By default, gRPC sends the percent-encoded socket
+path as authority. Servers based on Rust's h2 library reject this authority."""
 
 CHANNEL_OPTIONS: Final[tuple[tuple[str, str | int], ...]] = (
     AUTHORITY,
@@ -126,7 +126,7 @@ class FileIdentity(NamedTuple):
 
 
 def remove_if_same(path: Path, identity: FileIdentity | None) -> None:
-    """Remove the file at ``path`` if it still has this identity. Otherwise do nothing."""
+    """Remove the file at ``path`` only if its identity is ``identity``."""
     if identity is not None and FileIdentity.of(path) == identity:
         path.unlink(missing_ok=True)
 
@@ -157,10 +157,11 @@ def prepare(path: Path) -> None:
 
 @contextlib.contextmanager
 def published(path: Path, mode: int = _MODE) -> Iterator[Path]:
-    """Yield a temporary path to listen on. At the end of the block, the socket appears as ``path``
-    with ``mode``.
+    """Yield a temporary path to listen on. At the end of the ``with`` block, the socket gets the
+    name ``path`` and the file mode ``mode``.
 
-    Raises ServeError if no socket can be created, and SocketInUse if ``path`` exists by then.
+    Raises ServeError if no socket can be created, and SocketInUse if ``path`` exists at the end of
+    the block.
     """
     # The kubelet listens on a temporary name, too, and renames it (``CreateListener``,
     # pkg/kubelet/util, v1.32). Linking has two advantages over renaming. First, it fails if
@@ -243,4 +244,7 @@ def _remove_dead(path: Path) -> None:
         case errno.ENOENT:
             return
         case _:
-            raise ServeError(f"cannot connect to the existing {path}: {os.strerror(code)}")
+            raise ServeError(
+                f"cannot connect to the existing socket {path}: {os.strerror(code)}: "
+                "use another path, or remove the socket if no process uses it"
+            )

@@ -21,7 +21,7 @@ class ContainerDevices:
     nodes: tuple[int, ...] = ()
 
     def entries(self) -> Iterator[ContainerDevices]:
-        """Iterate over one value per device ID and NUMA node, as in the kubelet's response
+        """Yield one ``ContainerDevices`` per device ID and NUMA node, as in the kubelet's response
         (``containerDevicesFromResourceDeviceInstances``, pkg/kubelet/cm, v1.32)."""
         # A device on several NUMA nodes has one entry per node, not one entry with several nodes.
         places: list[tuple[int, ...]] = [(node,) for node in self.nodes] or [()]
@@ -108,9 +108,10 @@ class Allocatable:
 
 
 def ids_by_resource(devices: Iterable[ContainerDevices]) -> Mapping[str, tuple[str, ...]]:
-    """Return device IDs by resource, without duplicates, in order of appearance.
+    """Return the device IDs in ``devices`` by resource name, without duplicates, in order of
+    appearance.
 
-    The result does not depend on the grouping of entries, which differs between kubelet versions. A
+    The result does not depend on how a kubelet groups devices, which differs between versions. A
     device with two entries, one per NUMA node, appears once.
     """
     found: dict[str, dict[str, None]] = {}

@@ -48,8 +48,8 @@ is the name of a [limit](#limits), and stands for the value of this limit.
 """
 _DRIVERS = """\
 `devicemanager check` runs these checks on a [DRA driver](conformance-drivers.md). Severities and \
-profiles have the same meaning as for plugins. Only the profile *core* excludes other families: it \
-requires all checks of severity MUST, except those of the families DK and DL.
+profiles have the same meaning as for plugins, with one exception: the profile *core* requires all \
+checks of severity MUST, except those of the families DK and DL.
 
 An *entry* is the part of a driver's response that belongs to one claim. A CDI device *can be \
 resolved* if a CDI file defines it.

@@ -26,20 +26,21 @@ _HEAD = "\n\n".join(
     " ".join(paragraph.split())
     for paragraph in (
         "# Kubelet versions",
-        """This page is for readers who must know how a kubelet version behaves: for a test with
-        another version, or before an upgrade. It lists all differences between versions that
-        the mock implements. It also shows how each version was verified.""",
+        """This page is for readers who must know how a kubelet version behaves, for a test or
+        before an upgrade. It lists all differences between kubelet versions that this project's
+        mock kubelet (the *mock*) reproduces. It also shows how each version was verified.""",
         f"""`Settings(kubelet_version="1.28")` and `devicemanager run --kubelet-version 1.28`
-        select the behaviour of a kubelet version. `1.28` means the newest patch release of 1.28;
-        `1.28.2` means exactly this release. Versions 1.{OLDEST} to 1.{NEWEST_KNOWN} are supported.
-        The default is 1.{DEFAULT}; the support of 1.{NEWEST_KNOWN} is a preview.""",
+        select a kubelet version for the mock, in Python and on the command line. `1.28` means
+        the newest patch release of 1.28; `1.28.2` means exactly this release. Versions
+        1.{OLDEST} to 1.{NEWEST_KNOWN} are supported. The default is 1.{DEFAULT}; the support of
+        1.{NEWEST_KNOWN} is a preview.""",
         """`Settings(feature_gates={"KubeletPodResourcesGet": True})` and
-        `--feature-gates KubeletPodResourcesGet=true` set a feature gate of the version. Settings
-        such as `pod_resources_qps` override the behaviour of the version.""",
+        `--feature-gates KubeletPodResourcesGet=true` set a feature gate of the version. Other
+        settings, such as `pod_resources_qps`, override single values of the version.""",
         """A version does not include its known bugs. Each bug is a
         [quirk](kubelet-behaviour.md#quirks) that you enable by name. `quirks="reference"` and
-        `--quirk reference` enable all quirks of the version. In everything that this page does
-        not list, the mock behaves like 1.32 in all versions.""",
+        `--quirk reference` enable all quirks of the version. If a behavior is not on this page,
+        the mock behaves like kubelet 1.32, whichever version you select.""",
         """The Kubernetes project has not decided two questions. The first is whether a second
         Register call for a connected socket succeeds without effect (k/k#139765). In all versions
         of the mock, the second call succeeds and the new connection replaces the older
@@ -66,7 +67,7 @@ def _verified(verified: Mapping[int, Verified]) -> Iterator[str]:
         "[named deviations](kubelet-behaviour.md#compared-with-the-kubelet). For all "
         "other versions, the mock is based only on the source code of the kubelet. For these "
         "versions, `devicemanager run` prints a warning. 1.25 is the oldest version whose device "
-        "manager was built for this comparison.\n"
+        "manager was built for this comparison. The same seed leads to the same scenarios.\n"
     )
     yield "| version | compared with | scenarios | seed |"
     yield "|---|---|---|---|"
@@ -81,11 +82,11 @@ def _behaviours() -> Iterator[str]:
     yield "## What differs\n"
     yield (
         "Each row has a value that applies from a version on, until the next row of the same "
-        "behaviour. If the first cell of a row is empty, the row is about the behaviour above it. "
+        "behavior. If the first cell of a row is empty, the row is about the behavior above it. "
         "A row can name several versions, such as `1.25.10, 1.26.5, 1.27.2, 1.28`. Its "
         "value then applies in each of these minor versions from the named patch release on, and "
         "in all later versions.\n\n"
-        "Most behaviours are statements. Yes means that the statement is true, and no means that "
+        "Most behaviors are statements. Yes means that the statement is true, and no means that "
         'it is false. If the statement is false, the part after "otherwise" is true. A value such '
         'as "gate `PodsAPI` is on" means yes if the [feature gate](#feature-gates) is in this '
         "state, and no in the other state. "
@@ -95,7 +96,7 @@ def _behaviours() -> Iterator[str]:
         'source that was read, or the release in which the value was seen. "Unsure" means that the '
         "first version with the value is not confirmed.\n"
     )
-    yield "| behaviour | from | value | evidence |"
+    yield "| behavior | from | value | evidence |"
     yield "|---|---|---|---|"
     meanings = _meanings()
     for name, steps in STEPS.items():
@@ -177,6 +178,7 @@ def _gates() -> Iterator[str]:
 
 def _quirks() -> Iterator[str]:
     yield "## Quirks\n"
+    yield "The column *versions* shows which kubelet versions have the bug.\n"
     yield "| quirk | effect | versions | evidence |"
     yield "|---|---|---|---|"
     for name, quirk in QUIRKS.items():

@@ -1,9 +1,10 @@
 """Read as much as possible of a damaged state file, and describe the damage.
 
 A kubelet either loads the whole file or does not start. But to repair a node, users need all
-readable contents. If the outer or the inner JSON is damaged, ``inspect`` searches the inner text
-for claims. For an unreadable claim, it reports the names that are still readable, such as the name
-of the claim. It never guesses missing data.
+readable contents. The file is a JSON object. Its field ``Data`` is a string with further JSON: the
+claims. If any of this JSON is damaged, ``inspect`` searches the string for claims. For an
+unreadable claim, it reports the names that are still readable, such as the name of the claim. It
+never guesses missing data.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ text's length. It keeps the search linear for a text with many unfinished claims
 
 @attrs.frozen
 class Inspection:
-    """Readable contents of a state file, and its problems."""
+    """Those contents of a state file that could be read, and the problems of the file."""
 
     state: State
     is_complete: bool
@@ -51,8 +52,8 @@ class Inspection:
     """Checksum of the text in ``Data``; if ``is_complete`` is false, checksum of the claims that
     could be read."""
     lost: tuple[str, ...] = ()
-    """One line for each claim that could not be read. Claims that were
-    cut off with the end of the file are unknown and have no line."""
+    """One line for each claim that could not be read. Claims that a truncated file does not contain
+    at all have no line."""
     is_text: bool = True
     """True if the file is UTF-8. Otherwise invalid bytes were read as U+FFFD."""
     share_ids: bool = True

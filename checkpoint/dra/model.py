@@ -1,4 +1,4 @@
-"""Contents of the file as Python values. None stands for Go's nil.
+"""Contents of ``dra_manager_state`` as Python values. None stands for Go's nil.
 
 ``DeviceLike``, ``DriverLike`` and ``ClaimLike`` are interfaces (``typing.Protocol``). They have the
 fields of ``Device``, ``DriverState`` and ``ClaimState``. Objects of any class with these fields can
@@ -59,7 +59,7 @@ class State:
 
 
 class DeviceLike(Protocol):
-    """Interface of a prepared device: the fields of ``Device``, in any class."""
+    """Interface of objects that have the fields of ``Device``."""
 
     @property
     def pool(self) -> str: ...
@@ -74,7 +74,7 @@ class DeviceLike(Protocol):
 
 
 class DriverLike(Protocol):
-    """Interface of the state of one driver: the fields of ``DriverState``, in any class."""
+    """Interface of objects that have the fields of ``DriverState``."""
 
     @property
     def devices(self) -> Sequence[DeviceLike] | None: ...
@@ -83,7 +83,7 @@ class DriverLike(Protocol):
 
 
 class ClaimLike(Protocol):
-    """Interface of a prepared claim: the fields of ``ClaimState``, in any class."""
+    """Interface of objects that have the fields of ``ClaimState``."""
 
     @property
     def namespace(self) -> str: ...

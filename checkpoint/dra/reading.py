@@ -1,10 +1,9 @@
-"""Parse the file as the kubelet does.
+"""Parse ``dra_manager_state`` as the kubelet does.
 
-The kubelet unmarshals into an object that already contains an empty list and the checksum of this
-list (``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go). If the file lacks a field, the
-object keeps the value that it had before, so ``{}`` is a valid file. A file of a kubelet before
-v1.32 has a checksum, but no ``Data``. The list then stays empty. The checksum in the file does not
-match an empty list, so the file counts as corrupt.
+If a field is missing, the kubelet uses a default: an empty list of claims for ``Data``, and the
+checksum of this list for ``Checksum`` (``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go).
+So ``{}`` is a valid file. A file of a kubelet before v1.32 has a checksum, but no ``Data``. Later
+kubelets reject it as corrupt, because the checksum is not that of an empty list.
 
 Unlike Go, the parser rejects bytes that are not UTF-8, and duplicate keys. No kubelet writes
 these.
@@ -76,7 +75,7 @@ def read_data(text: str) -> State:
 
 
 def read_claims(text: str) -> list[Value] | None:
-    """Return the elements of ClaimInfoStateList in a text of ``Data``; None for null.
+    """Return the elements of ClaimInfoStateList in the JSON text ``text``; None if it is null.
 
     The elements are not validated yet. Raises Problem if the list cannot be read.
     """

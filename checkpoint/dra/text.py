@@ -1,4 +1,8 @@
-"""Render the file: the inner JSON text with the claims, and the outer JSON object."""
+"""Render ``dra_manager_state``, the kubelet's file of prepared resource claims.
+
+The file is a JSON object with two fields. ``Data`` is a string that contains the claims as JSON.
+``Checksum`` is the CRC-32 of this string.
+"""
 
 # The inner text is JSON, and the outer object contains it as a string. So each character of the
 # inner text is escaped. The escape of a character does not depend on its neighbours, so escaped
@@ -22,7 +26,7 @@ _HEAD: Final = (
 )
 
 NULL_TEXT: Final = f"{_HEAD}null}}"
-"""Text in ``Data`` in the file of a kubelet that has never prepared a claim."""
+"""Value of the field ``Data`` if the kubelet has never prepared a claim."""
 NULL_CHECKSUM: Final = crc32(NULL_TEXT.encode())
 
 
@@ -42,21 +46,22 @@ _CLOSE: Final = b"]}"
 
 
 def dumps(state: State, *, share_ids: bool = True) -> bytes:
-    """Return the contents of the file, byte for byte as a kubelet writes them.
+    """Return the contents of ``dra_manager_state``, byte for byte as a kubelet writes them.
 
     ``share_ids``: False omits the field ``ShareID``, as kubelets before v1.35 do. Raises
-    UnicodeEncodeError if a text contains a lone surrogate.
+    UnicodeEncodeError if a string in ``state`` contains a lone surrogate.
     """
     return StateDocument(share_ids=share_ids).render(state.claims)
 
 
 def checksum(state: State, *, share_ids: bool = True) -> int:
-    """Return the checksum: the CRC-32 of the text in ``Data``."""
+    """Return the checksum of the file: the CRC-32 of the text in its field ``Data``."""
     return StateDocument(share_ids=share_ids).checksum(state.claims)
 
 
 class StateDocument:
-    """Renderer that renders only the claims that have changed since its last call. Not thread-safe.
+    """Renderer of ``dra_manager_state``. It reuses the text of claims that have not changed since
+    the previous call. Not thread-safe.
 
     Claims are compared by identity, so a rendered claim must not change.
     """
@@ -83,7 +88,7 @@ class StateDocument:
         return [b'{"Data":"', *pieces, b'","Checksum":%d}' % checksum]
 
     def checksum(self, claims: Sequence[ClaimLike] | None) -> int:
-        """Return the checksum: the CRC-32 of the text in ``Data``."""
+        """Return the checksum of the file: the CRC-32 of the text in its field ``Data``."""
         if claims is None:
             return NULL_CHECKSUM
         self._follow(claims)

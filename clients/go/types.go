@@ -25,7 +25,7 @@ type Advance struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Allocate: An Allocate call for one container (ids) or for several (containers).
+// Allocate: An Allocate call. Set `ids` for one container, or `containers` for several.
 type Allocate struct {
 	Resource string `json:"resource"`
 	// device IDs of one container
@@ -36,7 +36,7 @@ type Allocate struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Allocated: Response to an Allocate call: the settings of each container response of the plugin.
+// Allocated: Response to an Allocate call: the settings in each ContainerAllocateResponse.
 type Allocated struct {
 	Schema     string              `json:"schema"`
 	Containers []ContainerSettings `json:"containers"`
@@ -126,7 +126,8 @@ type ClaimExplanation struct {
 	Text string `json:"text"`
 }
 
-// ClaimResult: Result for one claim of `MockKubelet.prepare_claims` or `unprepare_claims`.
+// ClaimResult: Result that `prepare_claims` or `unprepare_claims` of `MockKubelet` returns for one
+// claim.
 type ClaimResult struct {
 	// The driver's error for this claim; empty if the call succeeded.
 	Error string `json:"error"`
@@ -228,7 +229,7 @@ type ContainerInfo struct {
 	Running bool `json:"running"`
 	// True for an init container that has run to completion.
 	Finished bool `json:"finished"`
-	// State of the container; `unknown` if the source, such as PodResources, does not report it.
+	// State of the container; `unknown` if the pod was read from PodResources, which does not report states.
 	State string `json:"state"`
 	// Reason why the container is waiting or has terminated, such as OOMKilled.
 	Reason string `json:"reason"`
@@ -550,7 +551,8 @@ type Node struct {
 	ClaimsStatePath    string `json:"claims_state_path"`
 }
 
-// NodeStatus: Number of devices by resource, as in the node's status. A removed resource remains with 0.
+// NodeStatus: Capacity and allocatable of the node, as numbers of devices by resource. A removed resource
+// remains with 0 devices.
 type NodeStatus struct {
 	Schema      string           `json:"schema"`
 	Capacity    map[string]int64 `json:"capacity"`
@@ -578,7 +580,7 @@ type PendingCall struct {
 	Messages int64 `json:"messages"`
 }
 
-// PendingCallList: Calls in progress, sorted by their start.
+// PendingCallList: Calls in progress, sorted by start time.
 type PendingCallList struct {
 	Schema string        `json:"schema"`
 	Items  []PendingCall `json:"items"`
@@ -613,7 +615,7 @@ type PluginStatus struct {
 	Resource string `json:"resource"`
 	// File name of the plugin's socket. For a plugin that the plugin watcher found: the path of the socket. For a resource that only the checkpoint names: the resource name.
 	Endpoint string `json:"endpoint"`
-	// True while the plugin's ListAndWatch stream is open; False during the grace period.
+	// True while the plugin's ListAndWatch stream is open.
 	Connected                       bool  `json:"connected"`
 	PreStartRequired                bool  `json:"pre_start_required"`
 	GetPreferredAllocationAvailable bool  `json:"get_preferred_allocation_available"`
@@ -630,15 +632,15 @@ type PodDevices struct {
 
 // PodInfo: Snapshot of a pod that the kubelet knows, with its containers and their devices.
 type PodInfo struct {
-	// Name and version of the JSON form.
+	// Name and version of the JSON format of this object.
 	Schema string `json:"schema"`
-	// `metadata.uid`; or `namespace/name` if the source is PodResources.
+	// `metadata.uid`; or `namespace/name` if the pod was read from PodResources, which does not report UIDs.
 	UID string `json:"uid"`
 	// `metadata.name`.
 	Name string `json:"name"`
 	// `metadata.namespace`.
 	Namespace string `json:"namespace"`
-	// Phase of the pod; `Unknown` if the source, such as PodResources, does not report it.
+	// Phase of the pod; `Unknown` if the pod was read from PodResources, which does not report phases.
 	Phase Phase `json:"phase"`
 	// Reason why the pod was rejected or has failed; otherwise empty.
 	Reason string `json:"reason"`
@@ -682,8 +684,8 @@ type PreStart struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Preferred: Response to a GetPreferredAllocation call: device IDs in the plugin's order, one list for
-// each container response of the plugin.
+// Preferred: Response to a GetPreferredAllocation call: the device IDs in each
+// ContainerPreferredAllocationResponse, in the plugin's order.
 type Preferred struct {
 	Schema     string     `json:"schema"`
 	Containers [][]string `json:"containers"`
@@ -824,8 +826,8 @@ type RpcStatus struct {
 //
 // The settings of one resource keep the plugin's order, because a runtime applies mounts,
 // devices and CDI names in that order. Resources, environment variables and annotations are
-// sorted by name; their order in the kubelet is random. Typed filesystem devices are part of
-// `devices`.
+// sorted by name; their order in the kubelet is random. `devices` also has the
+// `filesystem_devices` of `ContainerSettings`.
 type RunOptions struct {
 	Envs              map[string]string  `json:"envs"`
 	Mounts            []Mount            `json:"mounts"`
@@ -843,7 +845,7 @@ type Running struct {
 	StartedAt *float64 `json:"started_at"`
 }
 
-// SetFault: A fault to set, as one line (spec) or as kind and options.
+// SetFault: A fault to set: either its `spec`, or its `kind` and `options`.
 type SetFault struct {
 	// such as reject-register:code=UNAVAILABLE,times=2
 	Spec    *string        `json:"spec,omitempty"`

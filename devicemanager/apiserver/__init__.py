@@ -5,12 +5,11 @@ Theory of operation.
 In:  HTTP requests on loopback, and calls from tests.
 Out: responses and watch events, as those of a real API server.
 
-``FakeApiServer`` (``server``) accepts connections; each request goes through these steps:
+``FakeApiServer`` (``server``) accepts connections. These modules handle a request, in this order:
 1. ``discovery`` answers the paths ``/api`` and ``/apis``. ``handling`` parses path, query and body
    of all other requests. ``kinds`` has the resources and their versions, and ``list_options``
-   parses the queries.
-   ``bodies`` decodes JSON, YAML and protobuf (``protobuf``), and checks the types of fields
-   (``structure``). Responses are JSON (``encoding``).
+   parses the queries. ``bodies`` decodes JSON, YAML and protobuf (``protobuf``), and checks the
+   types of fields (``structure``). Responses are JSON (``encoding``).
 2. ``authorization``: permissions of users, and the Node authorizer for impersonated nodes.
 3. ``faults``: an injected fault can replace the response by an error.
 4. ``conversion`` converts objects from the version of the request to the stored version.

@@ -1,4 +1,7 @@
-"""Authorization of requests: all users have the same role; nodes have the Node authorizer.
+"""Authorization of requests.
+
+All users have the same permissions, except nodes (users ``system:node:NAME``): for them, the Node
+authorizer and the role ``system:node`` decide.
 
 The Node authorizer follows plugin/pkg/auth/authorizer/node/node_authorizer.go (v1.32). The role
 ``system:node`` follows rbac/bootstrappolicy/policy.go (v1.32). Both have rules only for the
@@ -103,7 +106,7 @@ class Permissions:
         return self.allowed is None or permission in self.allowed
 
     def review(self, spec: Mapping[str, Any]) -> bool:
-        """True if the permission in the ``spec`` of a SelfSubjectAccessReview is granted."""
+        """Return the answer to a SelfSubjectAccessReview with this ``spec``: True if allowed."""
         of = spec.get("resourceAttributes")
         if of is None:
             # Paths such as /version need no permission.

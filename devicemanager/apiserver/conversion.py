@@ -8,8 +8,8 @@ Objects are stored at one version. Requests and responses can use another versio
   a claim.
 * ``events.k8s.io/v1`` has the events of the core group with other field names.
 
-Fields without an equivalent are copied, so no data is lost (``pkg/apis/resource/v1beta1``,
-``pkg/apis/events/v1``; v1.36).
+A field that the other version lacks keeps its name and value, so no data is lost
+(``pkg/apis/resource/v1beta1``, ``pkg/apis/events/v1``; v1.36).
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ def _flat_request(request: Object) -> Object:
 
 
 def path_in(api_version: str, path: str) -> str:
-    """Return the path of a field in ``api_version``, given its path in the stored version."""
+    """Return the path that a field has at ``api_version``.
+
+    ``path``: path of the same field at the version in which objects are stored.
+    """
     if api_version != _BETA1:
         return path
     path = path.replace(".exactly.", ".")

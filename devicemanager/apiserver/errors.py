@@ -157,7 +157,7 @@ def precondition_failed(target: Target, wanted: str, found: str) -> StatusError:
 
 
 def deletion_rejected(target: Target, field: str, wanted: str, found: str) -> StatusError:
-    """Return the error 409: a deletion has a UID or version that differs from the object's.
+    """Return the error 409: the UID or version in a deletion's preconditions is not the object's.
 
     Source: ``BeforeDelete`` of ``k8s.io/apiserver``.
     """
@@ -199,7 +199,7 @@ def patch_mismatch(shown: str, why: str) -> StatusError:
 
 
 def update_rejected(target: Target, error: FieldError) -> StatusError:
-    """Return the error 422: the storage rejects the update.
+    """Return the error 422: an update is invalid, such as an update without a required version.
 
     The message starts with the resource, such as ``nodes``, instead of the kind.
     """

@@ -45,7 +45,7 @@ class Kind:
 
     @property
     def has_status(self) -> bool:
-        """True if ``status`` can be written only through its subresource."""
+        """True if the kind has the subresource ``status``."""
         return "status" in self.subresources
 
 
@@ -191,7 +191,7 @@ class Kinds:
         raise KeyError(name)
 
     def of(self, api_version: str, name: str) -> tuple[Kind, str] | None:
-        """Return the kind with a name such as ``Pod``, in a pair with the given ``api_version``.
+        """Return ``(kind, api_version)`` for the kind with a name such as ``Pod``.
 
         Return None if the server does not serve the kind at this ``apiVersion``.
         """

@@ -63,7 +63,7 @@ def listed(value: Any) -> Iterator[Object]:
 def check_objects(values: Iterable[Object], rules: ResourceRules | None = None) -> Report:
     """Check objects as the API server does when a client creates them, and return the problems.
 
-    The status of a claim is checked as when a client updates it.
+    The status of a claim is checked as in a request that updates the subresource ``status``.
     """
     values = list(values)
     checker = _Checker(rules or ResourceRules(), _admin_labels(values))

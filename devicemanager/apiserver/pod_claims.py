@@ -40,8 +40,8 @@ class Plan:
     allocated: tuple[Object, ...]
     """Claims that are already allocated."""
     new: tuple[tuple[Object, AllocationResult], ...]
-    """Claims with their new allocations. The server does not have the claim for extended resources
-    yet."""
+    """Pairs of a claim without devices and its new allocation. If the pod needs a claim for its
+    extended resources, that claim is included; ``PodClaims.commit`` creates it on the server."""
     extended: ExtendedClaim | None
 
 
@@ -57,11 +57,11 @@ class PodClaims:
         self._claims = {_key(claim): claim for claim in server.all(_CLAIMS)}
 
     def why_not(self, pod: Object) -> str | None:
-        """Return the reason why the pod's claims are not usable now, on any node.
+        """Return the reason why the pod's claims cannot be used on any node now.
 
         Return None if the claims may be usable on some node.
 
-        Also deallocate a claim whose devices could not be bound, so that it can get other devices.
+        Also deallocate a claim if the binding of its devices failed. It can then get other devices.
         """
         for entry, name in dra_pods.claim_names(pod).items():
             if name is None:

@@ -94,7 +94,9 @@ def decode(body: bytes) -> dict[str, Any]:
     except (DecodeError, UnicodeDecodeError, OverflowError) as error:
         raise ProtobufError(f"invalid protobuf body: {error}") from None
     except json.JSONDecodeError:
-        raise ProtobufError("invalid protobuf body: a RawExtension has no JSON") from None
+        raise ProtobufError(
+            "invalid protobuf body: a RawExtension or FieldsV1 is not valid JSON"
+        ) from None
     return {"apiVersion": api_version, "kind": kind, **found}
 
 
@@ -117,9 +119,9 @@ def encode(value: Mapping[str, Any]) -> bytes:
 # -- from messages ---------------------------------------------------------------------
 
 Field = Any
-"""Descriptor of a field. Its class depends on the protobuf implementation."""
+"""Protobuf descriptor of a field. Its type is Any: protobuf has several descriptor classes."""
 Descriptor = Any
-"""Descriptor of a message. Its class depends on the protobuf implementation."""
+"""Protobuf descriptor of a message. Its type is Any: protobuf has several descriptor classes."""
 
 INLINE: Final = "deviceConfiguration"
 """Name of a field that exists only in protobuf. It contains a message whose fields are, in JSON,

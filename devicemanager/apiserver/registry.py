@@ -205,14 +205,16 @@ class Registry:
         version: str | None = None,
         uid: str | None = None,
     ) -> Stored:
-        """Replace an object with ``change(copy of the object)``, atomically.
+        """Replace an object with the result of the function ``change``. Return the new object.
+
+        ``change`` gets a copy of the object. The replacement is atomic.
 
         If the target is the status subresource, only changes of ``status`` are stored. If the
         target is an object whose kind has this subresource, changes of ``status`` are ignored.
 
-        Raises the error 409 if ``version`` is not the object's version, or if ``uid`` is not its
-        UID. If ``version`` is None, ``metadata.resourceVersion`` of the result is compared.
-        Raises the error 422 if the result has another UID than the object.
+        ``version`` and ``uid`` are preconditions: the error 409 is raised if the object's version
+        or UID differs. The default of ``version`` is ``metadata.resourceVersion`` of the result.
+        The error 422 is raised if ``change`` changes the UID.
         """
         kind = target.kind
         with self.store.lock:

@@ -92,7 +92,7 @@ class RequestLog:
             yield from found
 
     def find(self, **fields: Any) -> list[LoggedRequest]:
-        """Return the requests whose attributes have these values, oldest first.
+        """Return the requests whose attributes have the values in ``fields``, oldest first.
 
         Example: ``log.find(verb="update", resource="resourceslices", code=409)``. Raises
         AttributeError for an unknown name.
@@ -103,10 +103,9 @@ class RequestLog:
     def wait_for(
         self, count: int = 1, *, timeout: float = 10.0, **fields: Any
     ) -> list[LoggedRequest]:
-        """Wait until the log has ``count`` requests whose attributes have these values.
+        """Wait until ``find(**fields)`` returns at least ``count`` requests, and return them.
 
-        Return all requests with these values. Requests before this call count, too. Raises
-        TimeoutError after ``timeout`` seconds.
+        Requests before this call count, too. Raises TimeoutError after ``timeout`` seconds.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._find(fields)) >= count, timeout):

@@ -57,7 +57,7 @@ class ResourceRules:
     def prepare(self, target: Target, new: Object, old: Mapping[str, Any] | None = None) -> None:
         """Change ``new``: drop the fields whose feature gates are off, and set defaults.
 
-        Also drop the status of a new object if its kind has the subresource ``status``.
+        If ``new`` is created and its kind has the subresource ``status``, also drop its status.
 
         ``old``: the object that ``new`` replaces; None if ``new`` is created.
         """
@@ -99,10 +99,10 @@ class ResourceRules:
         old: Mapping[str, Any] | None,
         labels: Mapping[str, str],
     ) -> list[FieldError]:
-        """Return the rules that ``new`` breaks.
+        """Return an error for each rule that ``new`` breaks.
 
         ``old``: the object that ``new`` replaces; None if ``new`` is created. ``labels``: the
-        labels of the object's namespace.
+        labels of the namespace that contains ``new``.
         """
         if target.kind.group != RESOURCE_GROUP:
             return []
@@ -117,9 +117,9 @@ class ResourceRules:
         return [_in_version(each, target.api_version) for each in found]
 
     def stored(self, target: Target, value: Object) -> Object:
-        """Return an object with exactly those empty fields that a real API server returns.
+        """Return the object ``value`` with the same empty fields as on a real API server.
 
-        An object of another group than resource.k8s.io is returned unchanged.
+        Objects of groups other than resource.k8s.io are returned unchanged.
         """
         if target.kind.group != RESOURCE_GROUP:
             return value

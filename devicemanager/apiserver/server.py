@@ -112,7 +112,7 @@ class FakeApiServer:
         self.permissions = Permissions(allowed)
         self.bookmark_every = bookmark_every
         self.requests: Counter[tuple[str, str]] = Counter()
-        """Number of requests by verb and resource, including failed requests.
+        """Number of requests by ``(verb, resource)``, including failed requests.
 
         Requests with an invalid token, path or body are not counted.
         """
@@ -268,11 +268,13 @@ class FakeApiServer:
         *,
         subresource: str = "",
     ) -> Object:
-        """Replace an object with ``change(copy of the object)``, atomically. Return the new object.
+        """Replace an object with the result of the function ``change``. Return the new object.
 
-        If the kind has the subresource ``status``, changes of ``status`` are stored only with
-        ``subresource="status"``, and other changes only without it. Raises StatusError if the
-        server rejects the change.
+        ``change`` gets a copy of the object. The replacement is atomic.
+
+        With ``subresource="status"``, only changes of ``status`` are stored. Otherwise they are
+        ignored if the kind has this subresource. Raises StatusError if the server rejects the
+        change.
         """
         target = self._target(plural, namespace, name, subresource)
         return self._handler.registry.change(target, change).value
@@ -309,12 +311,13 @@ class FakeApiServer:
     def wait_for_change(self, version: int, seconds: float, until: Callable[[], bool]) -> None:
         """Wait up to ``seconds`` for a resource version newer than ``version``.
 
-        Return earlier if ``until`` returns True. It is called at first, and after each ``wake``.
+        Return earlier if the function ``until`` returns True. It is called before the wait, and
+        after each ``wake``.
         """
         self._store.after(version, seconds, until)
 
     def wake(self) -> None:
-        """Make watches and ``wait_for_change`` check now if they must end."""
+        """Wake all watches and calls of ``wait_for_change``: each checks whether it must end."""
         self._store.wake()
 
     # -- requests --------------------------------------------------------------------
@@ -412,7 +415,7 @@ class FakeApiServer:
     def _counted_watch(self) -> Iterator[None]:
         """Count a watch during the ``with`` block. Raises StatusError if there are too many."""
         if not self._watches.acquire(blocking=False):
-            raise StatusError(429, "too many watches")
+            raise StatusError(429, "too many watches are open on this server: close some of them")
         try:
             yield
         finally:

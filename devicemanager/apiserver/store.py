@@ -170,14 +170,15 @@ class Store:
             self.oldest = self.version
 
     def wake(self) -> None:
-        """Make each waiting call of ``after`` evaluate its argument ``until`` now."""
+        """Wake all waiting calls of ``after``, so that each calls its function ``until`` again."""
         with self.lock:
             self._changed.notify_all()
 
     def after(self, version: int, seconds: float, until: Callable[[], bool]) -> Iterator[Change]:
         """Return the changes after a version, oldest first.
 
-        If no change is newer, wait for one, for up to ``seconds`` or until ``until`` returns True.
+        If no change is newer, wait up to ``seconds`` for one. The wait also ends if the function
+        ``until`` returns True; the store calls it before the wait and after each ``wake``.
         """
         with self.lock:
             self._changed.wait_for(lambda: self.version > version or until(), seconds)

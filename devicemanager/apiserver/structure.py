@@ -38,7 +38,7 @@ def has_structure(api_version: str, kind: str) -> bool:
 
 
 def decoded(value: Object, api_version: str, kind: str, *, strict: bool = False) -> Object:
-    """Return an object without unknown fields and nulls, with quantities in canonical form.
+    """Return ``value`` without unknown fields and null values, with quantities in canonical form.
 
     If ``strict`` is True, unknown fields are an error. Raises StructureError for an object that a
     real API server cannot decode.
@@ -236,9 +236,9 @@ _ALWAYS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def pruned(value: Object, api_version: str, kind: str) -> Object:
-    """Return an object in the form of Go's JSON encoder.
+    """Return the object ``value`` with the same empty fields as in the JSON of a real API server.
 
-    Omit empty fields that the encoder omits, and add fields that it always writes.
+    Omit empty fields that Go's JSON encoder omits, and add fields that it always writes.
     """
     type_ = descriptor(api_version, kind)
     assert type_ is not None, f"{api_version} {kind} has no structure"

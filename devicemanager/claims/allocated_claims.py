@@ -34,7 +34,7 @@ from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.validate import device_status_faults
 
 MissingDevices = Mapping[str, tuple[DeviceKey, ...]]
-"""Allocated devices that no pool offers any more, by claim."""
+"""By claim (``namespace/name``): its allocated devices that no pool offers any more."""
 
 
 @attrs.frozen
@@ -45,7 +45,7 @@ class ClaimView:
     allocation: Allocation | None = None
     """The claim's devices; None if the claim is not allocated."""
     users: Mapping[str, str] = attrs.field(factory=dict)
-    """Names of the pods that use the claim, by UID."""
+    """Names of the pods that use the claim, by pod UID."""
     is_deleted: bool = False
     """True if the claim is being deleted: it is removed when no pod uses it any more."""
     missing: tuple[DeviceKey, ...] = ()
@@ -78,7 +78,7 @@ class Reservations:
     """Claims of each pod, by pod UID."""
 
     def users(self, claim: str) -> Mapping[str, str]:
-        """Return the names of the pods that use a claim, by UID."""
+        """Return the names of the pods that use a claim, by pod UID."""
         return self._users.get(claim, {})
 
     def names(self, claim: str) -> tuple[str, ...]:
@@ -192,8 +192,7 @@ class AllocatedClaims:
     # -- changes -------------------------------------------------------------------------
 
     def mark_changed(self, *pods: str) -> None:
-        """Increment ``version``. Record in ``pod_versions`` that the claims of these pods (UIDs)
-        changed at this version."""
+        """Increment ``version``. Set ``pod_versions[uid]`` to it for each of the pods (UIDs)."""
         self.version += 1
         for pod in pods:
             self.pod_versions[pod] = self.version
@@ -235,7 +234,7 @@ class AllocatedClaims:
         self.mark_changed(uid)
 
     def newly_allocated(self, pod: str) -> tuple[str, ...]:
-        """Return the claims that the running admission of a pod (UID) has allocated."""
+        """Return the claims that were allocated in the current admission of a pod (UID)."""
         return self._new.get(pod, ())
 
     def admitted(self, pod: str) -> None:
@@ -245,9 +244,9 @@ class AllocatedClaims:
     def remove_pods(self, pods: Iterable[str], also_allocated_before: bool) -> tuple[str, ...]:
         """Remove pods (UIDs) from the users of their claims, and return these claims.
 
-        Claims that no other pod uses are then released. If ``also_allocated_before`` is False, a
-        claim that was allocated before the pods' running admissions is kept, unless it is being
-        deleted.
+        Then release those of the claims that no other pod uses. If ``also_allocated_before`` is
+        False, release only claims that are being deleted, and claims that ``newly_allocated``
+        returns for these pods.
         """
         uids = tuple(pods)
         new = {claim for pod in uids for claim in self._new.pop(pod, ())}
@@ -354,9 +353,9 @@ class AllocatedClaims:
         return tuple([grant.device for grant in allocation.grants]) if allocation else ()
 
     def missing_devices(self, *claims: str) -> MissingDevices:
-        """Return the allocated devices that no pool offers any more, by claim.
+        """Return, by ``namespace/name`` of a claim, its devices that no pool offers any more.
 
-        Without arguments, check all claims. Claims without such devices are omitted.
+        Without arguments, check all claims. The result omits claims without such devices.
         """
         # Reads the pools, not the inventory: publishing many pools would rebuild the inventory
         # once for each pool.

@@ -1,7 +1,7 @@
-"""Allocate and release DeviceClaims: search for devices, and write them into a claim's status.
+"""Allocate devices to DeviceClaims (``devmgmtproto.k8s.io``), and release them.
 
-In:  the objects of a store, a ledger of allocated devices, and names of claims.
-Out: claims with ``status.allocations``, or an error that leaves everything unchanged.
+In:  the objects of a store, a ledger (the record of all allocated devices), and names of claims.
+Out: claims with their devices in ``status.allocations``. After an error, nothing has changed.
 """
 
 # The steps of ``allocate``: ``snapshot`` copies what a search reads, ``Snapshot.search`` finds

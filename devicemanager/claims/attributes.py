@@ -31,7 +31,7 @@ class AttributeType(StrEnum):
 
 
 class AttributeValue(NamedTuple):
-    """Value of a device attribute. ``==`` compares as ``EqualValue`` of the API v1alpha1 does.
+    """Value of a device attribute. ``==`` follows ``EqualValue`` of devmgmtproto.k8s.io/v1alpha1.
 
     Quantities are equal if their amounts are equal. Versions are equal if their texts are equal, so
     ``1.0.0+a`` differs from ``1.0.0+b``.
@@ -39,7 +39,7 @@ class AttributeValue(NamedTuple):
 
     type: AttributeType
     value: str | int
-    """Text of a string or version; number of an int; number of nano-units of a quantity."""
+    """Text for STRING and SEMVER, number for INT, amount in nano-units for QUANTITY."""
 
 
 @total_ordering

@@ -1,4 +1,4 @@
-"""Watch a directory of files with pools, classes, claims and configs, and apply its objects.
+"""Watch a directory, and apply the objects in its files: pools, classes, claims and configs.
 
 In:  the files of a directory, each time one changes.
 Out: calls to an ``ObjectOwner``: apply new and changed objects, withdraw objects that are no
@@ -52,7 +52,10 @@ class ObjectOwner(Protocol):
 
 
 class ObjectFiles:
-    """Objects in the files of a directory, applied to an ``ObjectOwner``. Not thread-safe."""
+    """Reader of a directory's files, which passes their objects to an ``ObjectOwner``.
+
+    Not thread-safe.
+    """
 
     def __init__(self, directory: Path, owner: ObjectOwner, report: Report) -> None:
         self._directory = directory
@@ -153,11 +156,10 @@ def check_directory(directory: Path) -> None:
 
 
 class ClaimsDirectory(FollowedDirectory):
-    """Watch of a directory. From ``start`` to ``stop``, it applies the objects in the directory's
-    files to an owner.
+    """Watcher of a directory, which passes the objects in the directory's files to an owner.
 
-    Use it as a context manager. ``start`` applies the existing files in the caller's thread; the
-    thread of the watch applies later changes. ``owner`` and ``report`` are never called
+    Use it as a context manager. ``start`` applies the existing files in the caller's thread. Until
+    ``stop``, a separate thread applies later changes. ``owner`` and ``report`` are never called
     concurrently. ``stop`` withdraws no objects.
     """
 

@@ -9,7 +9,7 @@ _MAX_TEXT = 300
 
 
 class ClaimsError(RequestError):
-    """Error for a request about structured claims that cannot be carried out."""
+    """Error for a failed operation on structured claims."""
 
 
 class ClaimsUnavailable(ClaimsError):

@@ -1,7 +1,7 @@
 """Explain why claims get their devices or do not fit, in words and as data.
 
-In:  an outcome of the search with the devices that each rule excludes (``core.reasons``). The
-     resolved claims, which have the units and labels that users wrote.
+In:  the result of a search, with the devices that each rule excludes (``core.reasons``); the
+     claims, with their requests as users wrote them.
 Out: an ``Explanation`` for people and JSON, or one line for the message of a rejection.
 """
 
@@ -67,9 +67,10 @@ class RequestExplanation:
     """True if the request has devices or would get them."""
     summary: str
     taken: tuple[str, ...]
-    """Devices of the request as ``pool/device``; shared devices with their amounts."""
+    """Devices of the request as ``pool/device``. A shared device also has the allocated amounts,
+    as in ``nic-0/uplink (10G of bandwidth)``."""
     usable: tuple[str, ...]
-    """Devices that no rule excludes; empty if ``served`` is true."""
+    """Devices that no rule excludes, as ``pool/device``; empty if the request gets its devices."""
     excluded: tuple[ExcludedDevices, ...]
 
 
@@ -105,12 +106,10 @@ def explain(
     limits: Limits = DEFAULT_LIMITS,
     steps: StepBudget | None = None,
 ) -> Explanation:
-    """Explain claims together, on the node of ``inventory``, without allocating devices.
+    """Return which devices the claims have or would get, or why they do not fit together.
 
-    ``steps``: a budget from ``budget_of`` that is already in use; None creates a new budget.
-
-    The explanation shows the devices of allocated claims, and those that pending claims would
-    get.
+    Nothing is allocated. ``inventory``: the devices that a node can use. ``steps``: the
+    counter of search steps; None creates a new counter with ``limits``.
     """
     allocated = [ledger.allocation(each.claim.id) for each in resolved]
     new = [each.claim for each, has in zip(resolved, allocated, strict=True) if has is None]
@@ -154,7 +153,7 @@ def cut_off_search(outcome: Undecided) -> TryAgain:
 
 
 def cut_off_constraints(claim: str, cut: ConstraintsCutOff, steps: StepBudget) -> TryAgain:
-    """Return the error for constraints whose evaluation reached the limits."""
+    """Return the error for a search that reached its limits while it evaluated constraints."""
     limit = _limit(steps.spent, steps.is_out_of_time)
     what = f"the constraints of {claim}, {cut.label} on {cut.left} of {counted(cut.of, 'device')}"
     return TryAgain(

@@ -65,7 +65,10 @@ _ORDER: dict[type, int] = {api.DeviceClass: 1, api.DevicePool: 2, api.DeviceClai
 
 
 def read_source(source: ClaimSource) -> tuple[api.Object, ...]:
-    """Return all objects of a source. Raises InvalidObject with a line for each error."""
+    """Return all objects of ``source``: a dict, a text, the path of a file, or one object.
+
+    Raises InvalidObject with a line for each error.
+    """
     if isinstance(source, api.Object):
         return (source,)
     if isinstance(source, Mapping):

@@ -1,11 +1,15 @@
-"""Structured claims of one node: pools, classes, claims and their allocations.
+"""Manager of the structured claims of one node: stores API objects and allocates devices.
+
+Structured claims are the API ``devmgmtproto.k8s.io/v1alpha1``, the predecessor of dynamic resource
+allocation (DRA).
 
 Theory of operation. Users, drivers and administrators call ``ClaimManager``
 (``MockKubelet.claims``). ``pod_claims.PodClaims`` adds the methods that the kubelet calls for
 its pods.
 
-In:  objects, requests to allocate and release, reports of drivers.
-Out: views of claims, explanations, events, and the state file.
+In:  objects (pools, classes, claims, configs), calls to allocate and release claims, and the
+     statuses of devices that drivers report.
+Out: snapshots of claims, explanations, events, and the state file.
 """
 
 # Locks. One reentrant lock guards the objects, the allocations and the drivers. Decisions are
@@ -137,7 +141,7 @@ class ClaimManager:
         self._report_missing(before, missing)
 
     def define(self, device_class: api.DeviceClass) -> None:
-        """Create or replace a class. Allocated claims are not affected.
+        """Create or replace a device class. Allocated claims are not affected.
 
         Raises InvalidObject for an invalid class.
         """
@@ -315,14 +319,14 @@ class ClaimManager:
             return tuple([pool for _, pool in sorted(self._store.pools.items())])
 
     def classes(self) -> tuple[api.DeviceClass, ...]:
-        """Return the classes, sorted by name."""
+        """Return the device classes, sorted by name."""
         with self._lock:
             return tuple([each for _, each in sorted(self._store.classes.items())])
 
     def explain(self, *claims: str) -> Explanation:
-        """Explain claims together: the devices that they have or would get, or why they do not fit.
+        """Return which devices the claims have or would get, or why they do not fit together.
 
-        Raises ClaimsError for claims that can never be allocated.
+        Raises ClaimsError if a claim does not exist, or cannot use the classes that it names.
         """
         with self._turns.turn():
             with self._lock:

@@ -23,15 +23,15 @@ _RATIO = 2
 
 
 class Pace:
-    """Pace of one search. The search calls this object every few steps. The call sleeps if a time
-    slice has ended."""
+    """Limiter of the CPU time of one search, which calls this object every few steps."""
 
     def __init__(self, seconds: float = CPU_SECONDS) -> None:
         self._end = time.thread_time() + seconds
         self._next = self._slice_begin = time.thread_time() + _FREE
 
     def __call__(self) -> bool:
-        """Sleep if a time slice has ended. Return False if the limit of CPU time is reached."""
+        """Sleep if the time slice of the search has ended. Return False if the search has
+        used up its CPU time."""
         now = time.thread_time()
         if now >= self._next:
             time.sleep(max(_SLICE, _RATIO * (now - self._slice_begin)))

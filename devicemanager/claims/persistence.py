@@ -54,10 +54,10 @@ class ClaimsFile:
         self._rendering = StateWriter()
 
     def load(self, restore: Callable[[ClaimsState], None]) -> None:
-        """Read the file and pass its state to ``restore``.
+        """Read the file and pass its state to ``restore``; without a file, pass an empty state.
 
-        Rename a corrupt file, or a file for which ``restore`` raises ValueError, and restore an
-        empty state. Raises StartError if an existing file cannot be read or renamed, or if
+        If the file is corrupt, or ``restore`` raises ValueError, rename the file and pass an empty
+        state. Raises StartError if an existing file cannot be read or renamed, or if
         ``restore`` raises ClaimsError. Starting without the file would allocate devices that
         running pods use.
         """
@@ -122,7 +122,7 @@ class ClaimsFile:
         self._counts.changes += 1
 
     def write_pending(self) -> None:
-        """Write changes counted by ``mark_changed`` that are not on disk yet.
+        """Write the state if a change that ``mark_changed`` counted is not on disk yet.
 
         If the write fails, publish an event and raise no error.
         """

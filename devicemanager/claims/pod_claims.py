@@ -190,16 +190,16 @@ class PodClaims(ClaimManager):
             self.remove_pods(*self._allocated.reservations.others(frozenset(pods)))
 
     def flush(self) -> None:
-        """Let drivers unprepare devices of released claims, and write pending changes.
+        """Let drivers unprepare devices of released claims, and write changes to the state file.
 
-        Do nothing if this thread has not removed pods with claims since its last call of ``flush``.
+        Do nothing unless the calling thread has removed pods with claims since its last ``flush``.
         """
         if getattr(self._caller, "must_flush", False):
             self._caller.must_flush = False
             self._flush()
 
     def prepare(self, pod: Pod) -> None:
-        """Let drivers prepare the devices of the pod's claims that are not prepared yet.
+        """Let drivers prepare the devices of the pod's claims, except devices already prepared.
 
         Raises AllocationError if a driver fails. The claims stay allocated, and the next call
         retries.
@@ -217,9 +217,9 @@ class PodClaims(ClaimManager):
         return self._allocated.version
 
     def pod_version(self, pod: str) -> int:
-        """Return the version of the claims of a pod (UID): a number that grows with every change.
+        """Return a number that grows with every change of the claims of a pod (UID).
 
-        The version of a pod without claims is 0.
+        For a pod without claims, return 0.
         """
         return self._allocated.pod_versions.get(pod, 0)
 

@@ -64,10 +64,10 @@ class Drivers:
         return all(key in prepared or key.driver not in self._drivers for key in devices)
 
     def prepare(self, pod: str) -> bool:
-        """Prepare the devices of a pod's claims that are not prepared yet. ``pod`` is the UID.
+        """Prepare the devices of a pod's claims, except devices that are already prepared.
 
-        Return True if a driver was called and the pod still uses one of the prepared claims. Raises
-        AllocationError for the first driver that fails.
+        ``pod`` is the UID. Return True if a driver has prepared a claim that the pod still uses
+        after the call. Raises AllocationError for the first driver that fails.
         """
         changed = False
         for task in self._tasks(pod):

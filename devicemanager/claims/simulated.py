@@ -39,7 +39,7 @@ _SHELLS = ("1.10.0", "1.8.2")
 
 @attrs.frozen
 class Profile:
-    """Profile of a GPU partition: its size, and what it consumes of the card's budget."""
+    """Size of a GPU partition, and the compute and memory slices of a card that it consumes."""
 
     name: str
     memory: str
@@ -66,7 +66,7 @@ class SimulatedHardware:
     fpga: int = 2
 
     def pools(self, node: str) -> tuple[DevicePool, ...]:
-        """Return the device pools of a node. Its cards alternate between two NUMA nodes."""
+        """Return the device pools of a node. Cards of one kind alternate between two NUMA nodes."""
         gpus = [_gpu(node, number) for number in range(self.gpu)]
         nics = [_nic(node, number) for number in range(self.nic)]
         fpgas = [_fpgas(node, self.fpga)] if self.fpga else []
@@ -74,7 +74,7 @@ class SimulatedHardware:
 
 
 class NodeClaims(Protocol):
-    """Claim manager of a node, with only the members that ``publish_hardware`` uses."""
+    """Protocol with the members of ``ClaimManager`` that ``publish_hardware`` uses."""
 
     node: str
 

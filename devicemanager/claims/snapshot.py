@@ -1,4 +1,4 @@
-"""Search for the devices of claims on a snapshot of the objects and the ledger.
+"""Search for the devices of claims, in a snapshot of the objects and the allocations.
 
 In:  the claims, pools, classes, configs and allocations at one moment (``Snapshot``).
 Out: devices with the status of each claim (``Found``), an ``Explanation``, or ClaimsError.
@@ -61,7 +61,7 @@ class Offer:
 
 @attrs.frozen(eq=False)
 class Found:
-    """Result of a search: devices for claims. The ledger has not recorded them yet."""
+    """Result of a search: devices for claims, which are not yet recorded as allocated."""
 
     claims: tuple[api.DeviceClaim, ...]
     """The claims with their status."""
@@ -82,14 +82,14 @@ class Snapshot:
     admin_namespaces: frozenset[str] | None
     """Namespaces that can use classes with admin access; None means all."""
     version: tuple[int, int]
-    """The versions of the store and of the ledger."""
+    """Versions of the ``ObjectStore`` and of the ``Ledger`` when the snapshot was taken."""
 
     def search(self, may_continue: Callable[[], bool] | None = None) -> Found:
-        """Find devices for the claims. None of the claims may be allocated already.
+        """Return devices for the claims. None of the claims may be allocated already.
 
-        ``may_continue`` is called every few steps; the search ends when it returns False. Raises
-        DoesNotFit if the claims do not fit now, TryAgain if the search ended early, and another
-        ClaimsError for a claim that can never be allocated.
+        The search calls ``may_continue`` every few steps, and ends early if the result is False.
+        Raises DoesNotFit if the claims do not fit now, TryAgain if the search ended early, and
+        another ClaimsError for a claim that cannot be allocated as written.
         """
         steps = budget_of(self.limits, may_continue)
         inventory, resolved = self._resolve(steps)
@@ -101,10 +101,10 @@ class Snapshot:
         return Found(tuple(claims), inventory, allocations)
 
     def explain(self, may_continue: Callable[[], bool] | None = None) -> Explanation:
-        """Explain the claims: the devices that they have or would get, or why they do not fit.
+        """Return which devices the claims have or would get, or why they do not fit together.
 
-        ``may_continue``: see ``search``. Raises ClaimsError for a claim that can never be
-        allocated.
+        ``may_continue``: see ``search``. Raises ClaimsError if a claim cannot use the classes that
+        it names.
         """
         steps = budget_of(self.limits, may_continue)
         try:

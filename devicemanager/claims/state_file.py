@@ -1,10 +1,10 @@
 """Contents of the state file ``device_claims_state``: allocated claims that survive a restart.
 
-In:  ``ClaimsState``: the allocated claims with their pods and prepared devices, and what each
-     device consumes of its pool's budgets (its charge). Not stored: pools, classes and pending
-     claims, which are objects of the API.
-Out: JSON with a version and a CRC-32 of its data. Parsing this text returns the state or raises
-     StateCorrupt.
+In:  ``ClaimsState``: the allocated claims with their pods and prepared devices, and each device's
+     charge (the amounts of its pool's resources that the device consumes). Not stored: pools,
+     classes and pending claims, which are objects of the API.
+Out: JSON with a version and a CRC-32 of its data. ``parse_state`` converts the JSON back to the
+     state, or raises StateCorrupt.
 """
 
 # The kubelet, too, stores claims in a separate file, next to the device manager's checkpoint
@@ -67,7 +67,7 @@ class ClaimsState:
     charges: Mapping[DeviceKey, Mapping[str, int]] = attrs.field(factory=dict)
 
     def ledger(self) -> LedgerState:
-        """Return the allocations and charges, from which ``Ledger.restore`` creates a ledger."""
+        """Return the allocations and the pool resources in use, for ``Ledger.restore``."""
         allocations = tuple([record.allocation for record in self.records])
         return LedgerState(allocations, self.charges)
 
@@ -99,7 +99,10 @@ def with_checksum(data: bytes) -> bytes:
 
 
 def parse_state(data: bytes) -> ClaimsState:
-    """Parse the text of a state file. Raises StateCorrupt if it is not valid."""
+    """Convert the text of a state file back to the state.
+
+    Raises StateCorrupt for an invalid text.
+    """
     try:
         text = data.decode()
         document = json.loads(text)

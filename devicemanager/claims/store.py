@@ -101,7 +101,7 @@ class ObjectStore:
         return self._pools.pop(name, None) is not None
 
     def define(self, device_class: api.DeviceClass, *, checked: bool = False) -> None:
-        """Create or replace a class. Raises InvalidObject for an invalid class."""
+        """Create or replace a device class. Raises InvalidObject for an invalid class."""
         if not checked:
             check(device_class)
         if self._classes.get(device_class.name) != device_class:
@@ -109,7 +109,10 @@ class ObjectStore:
         self._classes[device_class.name] = device_class
 
     def withdraw_class(self, name: str) -> bool:
-        """Remove a class. Return False if it does not exist. Allocated claims are not affected."""
+        """Remove a device class. Return False if it does not exist.
+
+        Allocated claims are not affected.
+        """
         self.version += 1
         return self._classes.pop(name, None) is not None
 

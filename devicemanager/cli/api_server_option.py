@@ -49,11 +49,11 @@ def check(args: argparse.Namespace) -> None:
 def apply(
     args: argparse.Namespace, settings: Settings, stack: contextlib.ExitStack
 ) -> tuple[Settings, ApiNode | None]:
-    """Return ``settings`` with the API server that one of the flags selects.
+    """Return a pair: ``settings`` with the selected API server, and the ``ApiNode`` or None.
 
-    With ``--api-server``, start an API server, and also return its ``ApiNode``. With
-    ``--kubeconfig`` or without a flag, the second value is None. Without a flag, return
-    ``settings`` unchanged.
+    With ``--api-server``, start an API server; the second value is its ``ApiNode``. With
+    ``--kubeconfig``, the second value is None. Without a flag, return ``settings`` unchanged, and
+    None.
     """
     if args.kubeconfig:
         import attrs

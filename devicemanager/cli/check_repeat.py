@@ -30,9 +30,10 @@ _VALUES = {
 
 
 def repeating_command(args: argparse.Namespace, check: Check, version: str | None = None) -> str:
-    """Return the command line that runs only this check, with the options in ``args``.
+    """Return the command line that repeats only ``check``, with the options in ``args``.
 
-    ``version``: the kubelet's version, which differs between the runs of ``--kubelet-version all``.
+    ``version`` is the kubelet's version in the run to repeat, because ``--kubelet-version all``
+    runs each check with several versions.
     """
     words = ["devicemanager", "check", *(["--client"] if args.client else []), "--only", check.id]
     # The checks of clients have no random inputs.

@@ -63,7 +63,8 @@ def _names_driver(args: argparse.Namespace) -> bool:
 
 
 def program_of(args: argparse.Namespace) -> tuple[PluginUnderTest, Limits, Suite]:
-    """Return the program to test, the limits for its checks, and the suite of its checks.
+    """Return the program to test, the timeouts and other limits of its checks, and the suite of
+    its checks.
 
     If the options do not say whether the program is a plugin or a driver, start it once to see what
     it registers.

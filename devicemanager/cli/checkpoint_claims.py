@@ -30,7 +30,7 @@ class ClaimContents(Inspected["dra.Inspection"]):
 
     @classmethod
     def read(cls, data: bytes) -> ClaimContents:
-        """Read the contents, which may be damaged."""
+        """Return the readable contents of ``data``, the bytes of a file that may be damaged."""
         return cls(data, dra.inspect(data))
 
     @property

@@ -18,15 +18,18 @@ CLAIMS = "dra_manager_state"
 
 
 class Fact(NamedTuple):
-    """A fact in a checkpoint file, such as an allocation. ``checkpoint diff`` compares the ``text``
-    of facts in two files; ``data`` is for JSON."""
+    """A fact in a checkpoint file, such as the devices of a container.
+
+    ``checkpoint diff`` compares the ``text`` of facts in two files. Its JSON output has ``data``.
+    """
 
     text: str
     data: object
 
 
 Facts = Mapping[tuple[str, ...], Fact]
-"""Facts by subject, such as a container and its resource."""
+"""Facts of a checkpoint file. Each key says what its fact is about, such as
+``("registered", "vendor.com/gpu")``."""
 
 
 class Edited(NamedTuple):
@@ -67,27 +70,30 @@ class Contents(Protocol):
 
     @property
     def checksums(self) -> tuple[int | None, int]:
-        """The checksum in the file (None if it is missing or unknown), and the checksum of the
-        contents."""
+        """The checksum in the file, and the checksum of the contents that could be read.
+
+        The checksum in the file is None if it is missing, invalid or possibly damaged.
+        """
 
     def is_empty(self) -> bool:
         """True if the contents have no allocations, registered resources or claims."""
 
     def lines(self, names: Names) -> Iterator[str]:
-        """Yield the contents as lines, with the known names of pods."""
+        """Yield the contents as lines. ``names`` has names of pods by UID; a pod without a name is
+        shown by its UID."""
 
     def as_dict(self, names: Names) -> dict[str, Any]:
-        """Return the contents as data for JSON."""
+        """Return the contents as data for JSON. ``names`` has names of pods by UID."""
 
     def counts(self) -> dict[str, int]:
-        """Return numbers, by field name in JSON.
+        """Return the numbers of items in the file. The keys are field names of the JSON output.
 
-        These are the numbers of entries and registered resources (``DEVICES``), or of claims and
-        pods (``CLAIMS``).
+        The keys are ``pod_device_entries`` and ``registered_resources`` for the device manager, or
+        ``claims`` and ``pods`` for the DRA manager.
         """
 
     def facts(self) -> Facts:
-        """Return the facts that ``checkpoint diff`` compares."""
+        """Return all facts of the file, for ``checkpoint diff``."""
 
     def findings(self) -> Sequence[tuple[str, dict[str, Any]]]:
         """Return the inconsistencies in the contents, each as a text and as data for JSON."""
@@ -127,10 +133,9 @@ _Inspection = TypeVar("_Inspection", bound=Inspection)
 
 
 class Inspected(Generic[_Inspection]):
-    """Base class that implements the members of ``Contents`` that are the same for both formats.
+    """Base class with the properties of ``Contents`` that are the same for both formats.
 
-    It reads them from ``found``, the result of inspecting the file. ``data`` has the bytes of the
-    file.
+    ``data`` has the bytes of the file. ``found`` is the result of inspecting them.
     """
 
     data: bytes

@@ -33,7 +33,7 @@ class DeviceContents(Inspected["checkpoint.Inspection"]):
 
     @classmethod
     def read(cls, data: bytes) -> DeviceContents:
-        """Read the contents, which may be damaged."""
+        """Return the readable contents of ``data``, the bytes of a file that may be damaged."""
         return cls(data, checkpoint.inspect(data))
 
     @property

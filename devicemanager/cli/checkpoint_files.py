@@ -26,7 +26,8 @@ def add_checkpoint(parser: argparse.ArgumentParser, name: str, **options: Any) -
 
 
 def add_dra(parser: argparse.ArgumentParser) -> None:
-    """Add the option that selects the DRA manager's file of a snapshot."""
+    """Add the flag ``--dra``: in a snapshot, read ``dra_manager_state`` instead of the device
+    manager's checkpoint."""
     parser.add_argument("--dra", action="store_true", help=f"use the {CLAIMS} of a snapshot")
 
 
@@ -45,7 +46,8 @@ class CheckpointFile(NamedTuple):
     def read(cls, text: str, *, dra: bool = False) -> CheckpointFile:
         """Read a checkpoint file, or the checkpoint file in a snapshot; ``-`` is standard input.
 
-        ``dra`` selects the DRA manager's file of a snapshot. Raises CommandError and SnapshotError.
+        A snapshot can have two checkpoint files. If ``dra`` is true, read the DRA manager's,
+        otherwise the device manager's. Raises CommandError and SnapshotError.
         """
         from devicemanager.snapshot.packing import is_packed
 
@@ -62,8 +64,8 @@ class CheckpointFile(NamedTuple):
         return cls(text, content, None, snapshot)
 
     def contents(self) -> Contents:
-        """Return the readable contents. The format is recognized by the bytes or, if they do not
-        show it, by the name of the file."""
+        """Return the readable contents. The keys in the file show its format. Without a known key,
+        the name of the file decides."""
         from checkpoint.dra import is_state_file
 
         # Imported here: each has its own parser.

@@ -302,7 +302,10 @@ def _convert(args: argparse.Namespace) -> int:
 
     objects = claims_options.read_objects(args.paths, args.simulate_pools)
     if not objects:
-        raise CommandError("no pools, classes, claims or configs to convert: name a file")
+        raise CommandError(
+            "no pools, classes, claims or configs to convert: name a file with some, or use "
+            "--simulate-pools"
+        )
     found = convert(objects)
     print_documents(found.objects)
     for note in found.notes:

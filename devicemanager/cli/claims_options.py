@@ -1,4 +1,7 @@
-"""Options of the subcommands that read structured claims from files."""
+"""Options of the subcommands that read structured claims from files.
+
+Structured claims belong to the API ``devmgmtproto.k8s.io``, the predecessor of ``resource.k8s.io``.
+"""
 
 from __future__ import annotations
 
@@ -99,12 +102,12 @@ def load(args: argparse.Namespace) -> OfflineClaims:
 
 
 def load_of_pods(args: argparse.Namespace, manifests: Sequence[str]) -> OfflineClaims | OfflineDra:
-    """Return the claims that the options name: ResourceClaims of DRA, or structured claims.
+    """Return the claims that the options name: ResourceClaims, or structured claims.
 
     If the files of ``--claims`` have objects of resource.k8s.io, return ResourceClaims. In this
-    case, also read the objects in ``manifests``, the manifests of the pods.
+    case, also read the objects in ``manifests``, the files of the pods.
 
-    Raises CommandError and ClaimsError.
+    Raises CommandError, ClaimsError and OSError.
     """
     from devicemanager.cli.offline_dra import OfflineDra, has_dra_objects
 

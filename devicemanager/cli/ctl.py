@@ -35,7 +35,7 @@ examples, with `devicemanager join --root ./nodes --control` in another terminal
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add ``devicemanager ctl``. Its actions are added when it is called."""
+    """Add ``devicemanager ctl``. Its actions are added only if the user calls ``ctl``."""
     parser = subparsers.add_parser(
         "ctl",
         # `devicemanager --help` shows this text without loading the actions.

@@ -1,8 +1,8 @@
 """Actions of ``devicemanager ctl``, derived from the operations of a control API.
 
-An ``Action`` names an operation. The operation's path, query and body define the arguments of the
-action, and their descriptions are the help texts. The response defines the output. The other fields
-of an ``Action`` are exceptions to these rules.
+An ``Action`` names an operation. The path, query and body of the operation define the arguments of
+the action and their help texts. The response defines the output. The optional fields of an
+``Action`` override these defaults.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Action:
     done: str | Callable[[Mapping[str, Any]], str] = ""
     """Text to print after success: a format string, or a function that returns the text.
 
-    Both get all arguments by name, and the response as ``answer``. If the operation is for a pod,
-    ``pod`` is the pod's ``namespace/name``.
+    The text can contain each argument of the action by its name, and the response as ``answer``.
+    For an operation on a pod, ``pod`` is the pod's ``namespace/name``.
     """
     off: tuple[str, object, str] | None = None
     """The flag ``--off``: the name of the request field that it sets, the value of this field, and
@@ -77,11 +77,12 @@ class Action:
     left_out: Container[str] = ()
     """Names of the operation's fields for which the action has no arguments."""
     formats: Sequence[str] = ()
-    """Output formats; the first one is the default. Without formats, ``done`` is printed."""
+    """Output formats of the response; the first one is the default. If empty, the text of the field
+    ``done`` is printed instead of the response."""
     timeout: float = 0.0
     """Seconds to wait for the response, in addition to the client's timeout."""
     more: Sequence[Argument] = ()
-    """Additional arguments of the action, created with ``argument``."""
+    """Additional arguments of the action, each created with the function ``argument``."""
     files: str = ""
     """Help text for the argument FILE; by default the description of the operation's body."""
     run: Run | None = None
@@ -92,15 +93,19 @@ class Actions:
     """The actions of ``ctl`` for one control API."""
 
     prefix = ""
-    """Text before each printed result: a format string that gets the arguments."""
+    """Text before each printed result: a format string such as ``node {node}:``. Its fields are
+    arguments of the action."""
 
     def __init__(
         self,
         table: OperationTable,
         connected: Callable[[argparse.Namespace], AbstractContextManager[Any]],
     ) -> None:
-        """Create the actions for a table of operations. ``connected`` returns a context manager
-        with a client for the API that the arguments select."""
+        """Create the actions for a table of operations.
+
+        ``connected`` gets the arguments of the command line. Its context manager yields a client
+        of the control API at the address in the arguments.
+        """
         self._table = table
         self._connected = connected
 

@@ -42,11 +42,12 @@ class _Api:
     """
 
     question: str
-    """Start of the error text if the user gives no address of the control API."""
+    """First part of the error text if the user gives no address of a control API."""
     other: str
-    """Path that only the wrong control API serves: the one that the action does not need."""
+    """Path by which the wrong control API is recognized. The API that the action needs does not
+    serve this path."""
     instead: str
-    """End of the error text if the server at the address serves the wrong control API."""
+    """Last part of the error text if the server at the address serves the wrong control API."""
 
 
 # Both APIs use the same file names and flags, so users confuse them.

@@ -1,7 +1,7 @@
 """The actions of ``devicemanager ctl`` on one kubelet.
 
-The module is imported only when ``ctl`` is called, because the operations need the extra
-``control``.
+The module is imported only when ``ctl`` is called, because the operations need the pip
+extra ``control``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The actions of ``devicemanager ctl nodes``: one for each operation on nodes in a cluster.
 
-The module is imported only when ``ctl nodes`` is called, because the operations need the extra
-``control``.
+The module is imported only when ``ctl nodes`` is called, because the operations need the pip
+extra ``control``.
 """
 
 from __future__ import annotations

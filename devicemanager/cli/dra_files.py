@@ -59,7 +59,8 @@ def objects(args: argparse.Namespace, plural: str) -> list[Object]:
 
     ``plural`` is the type, such as ``resourceslices``. The objects are read from the files, the
     mock kubelet or the API server that the arguments select. Raises CommandError for a mistake of
-    the user, and ClusterError or ApiError for an error of the API server.
+    the user, OSError for an unreadable file, and ClusterError or ApiError for an error of the API
+    server.
     """
     if has_files(args):
         return _from_files(args.paths, plural)
@@ -114,14 +115,17 @@ def served_objects(
 def read_objects(paths: Sequence[str]) -> list[Object]:
     """Return all objects in files and directories. Lists are replaced by their items.
 
-    Raises CommandError for a file that cannot be read or is not YAML.
+    Raises OSError for a file that cannot be read, and CommandError for an invalid file.
     """
     return [found for _, found in located_objects(paths)]
 
 
 def located_objects(paths: Sequence[str]) -> Iterator[tuple[str, Object]]:
-    """Yield the objects that ``read_objects`` returns, as pairs of file name and object. Raises the
-    same errors."""
+    """Yield all objects in files and directories, as pairs of file name and object. Lists are
+    replaced by their items.
+
+    Raises OSError for a file that cannot be read, and CommandError for an invalid file.
+    """
     from devicemanager.apiserver.offline import listed
 
     check_one_standard_input(paths)

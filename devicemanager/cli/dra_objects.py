@@ -35,8 +35,8 @@ class DraObjects:
         """Read the objects from the files, the API server or the mock kubelet that the arguments
         select.
 
-        Raises CommandError for a mistake of the user, and ClusterError or ApiError for an error of
-        the API server.
+        Raises CommandError for a mistake of the user, OSError for an unreadable file, and
+        ClusterError or ApiError for an error of the API server.
         """
         if has_files(args):
             return cls.read(args.paths)
@@ -47,7 +47,10 @@ class DraObjects:
 
     @classmethod
     def read(cls, paths: Sequence[str]) -> DraObjects:
-        """Read files and directories; ``-`` is standard input. Raises CommandError."""
+        """Read the objects in files and directories; ``-`` is standard input.
+
+        Raises CommandError and OSError.
+        """
         found = cls()
         for path, value in located_objects(paths):
             if not isinstance(value.get("kind"), str) or not value["kind"]:
@@ -76,8 +79,8 @@ class DraObjects:
             self.pods.append(_in_namespace(value))
 
     def candidates(self) -> list[Object]:
-        """Return all claims. For each template, also return a claim that is made from the template
-        and has its name."""
+        """Return all claims. For each template, also return a claim with the name and the spec of
+        the template."""
         return [*self.claims, *map(_claim_of, self.templates)]
 
     def pod(self, name: str) -> Object:

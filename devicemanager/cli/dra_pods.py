@@ -31,8 +31,9 @@ class ClaimResult:
     claim: str
     """Name of the ResourceClaim, or of the template that it is made from."""
     state: str
-    """``allocated`` or ``fits``; for a claim that does not fit, the reason, such as
-    ``does-not-fit``."""
+    """``allocated``, ``fits`` or ``does-not-fit``. ``not-found``: the claim or template is not in
+    the objects. ``other-node``: the claim has devices of another node. ``error``: the
+    allocation failed. ``undecided``: the search for devices reached its limits."""
     text: str
     """Devices of the claim, or what is missing."""
 

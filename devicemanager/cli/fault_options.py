@@ -75,8 +75,8 @@ def _check(fault: Fault) -> Fault:
 
 
 def set_faults(args: argparse.Namespace, kubelet: MockKubelet) -> None:
-    """Set, in ``kubelet``, the faults of the command line and of the fault file. Raises FaultError
-    and CommandError."""
+    """Configure ``kubelet`` to inject the faults that the flags and the fault file define. Raises
+    FaultError and CommandError."""
     # Accessing kubelet.faults creates the registry, so it is avoided without flags.
     if not args.faults and args.fault_file is None and args.fault_seed is None:
         return

@@ -62,10 +62,9 @@ def kinds_of(
 ) -> tuple[NodeSpecs, ...]:
     """Return the specifications of the node kinds in the file of ``-f``.
 
-    ``base`` has the node options that the flags set. This function calls ``make`` for each kind,
-    with a dict that has the name, node count, devices, options and numbering of the kind. ``make``
-    returns the specification. The keys of the dict are parameters of ``NodeSpecs.numbered``. Raises
-    CommandError.
+    ``base`` has the node options from the flags; a kind can change them. ``make`` returns the
+    specification of one kind. Its argument has the keys ``kind`` (the name), ``count``,
+    ``simulate`` (the devices), ``options`` and ``numbering``. Raises CommandError and OSError.
     """
     from devicemanager.cluster.node_specs import Numbering
 

@@ -369,8 +369,10 @@ def identity() -> str:
 def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[NodeSpecs, ...]:
     """Return the specifications of the nodes to add, one per kind of node.
 
-    The nodes are those that the flags request or, with ``fleet``, those of a recorded cluster.
-    Raises CommandError.
+    If ``fleet`` is None, the flags define the nodes. Otherwise, the nodes are copies of the nodes
+    in ``fleet``, a recorded cluster.
+
+    Raises CommandError, FleetError, SnapshotError and OSError.
     """
     if args.adopt is not None:
         _check_adoption(args, fleet)
@@ -446,8 +448,10 @@ def _devices(args: argparse.Namespace) -> tuple[dict[str, tuple[Device, ...]], S
 def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpecs:
     """Return the specification of the nodes to add, for a command without ``-f``.
 
-    The nodes are those that the flags request or, with ``fleet``, those of a recorded cluster.
-    Raises CommandError.
+    If ``fleet`` is None, the flags define the nodes. Otherwise, the nodes are copies of the nodes
+    in ``fleet``, a recorded cluster.
+
+    Raises CommandError, FleetError and SnapshotError.
     """
     from devicemanager.client.credentials import kubeconfig_path
     from devicemanager.cluster.node_specs import NodeSpecs
@@ -570,7 +574,8 @@ def _pod_cidr(text: str) -> str:
 
 
 def duration(text: str) -> Range:
-    """Parse a duration or a range such as ``1s±0.5``. Raises ArgumentTypeError."""
+    """Parse a duration such as ``1s``, or a range of durations such as ``1s±0.5s``. Raises
+    ArgumentTypeError."""
     from devicemanager.cluster.durations import Range
 
     try:

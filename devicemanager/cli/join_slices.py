@@ -58,7 +58,8 @@ def layouts(args: argparse.Namespace) -> tuple[DriverLayout, ...]:
 
 
 def recorded_layouts(file: str) -> tuple[DriverLayout, ...]:
-    """Return a ``DriverLayout`` for each driver whose ResourceSlices are in a file.
+    """Return a ``DriverLayout`` for each driver with ResourceSlices in ``file``: its devices on a
+    node.
 
     Raises CommandError.
     """

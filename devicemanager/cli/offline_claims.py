@@ -36,7 +36,8 @@ _MAX_STATE = 64 << 20
 class OfflineClaims:
     """Structured claims (API ``devmgmtproto.k8s.io``) of one node, read from files.
 
-    ``records`` has the claims that are allocated in the state file. The keys are their names.
+    ``records`` has the entries of the state file, which are the allocated claims. Each key is the
+    ``namespace/name`` of the claim.
     """
 
     allocator: Allocator
@@ -160,7 +161,8 @@ def _node(store: ObjectStore, name: str | None) -> str:
 
 
 def missing_references(allocator: Allocator) -> Iterator[str]:
-    """Yield a line for each class or device type that a claim needs and no file defines."""
+    """Yield a line for each DeviceClass that a claim names and no file has. Also yield a line for
+    each device type that a claim requests and no DeviceClass has."""
     # These are notes, not errors, because the class may be defined elsewhere.
     classes = allocator.store.classes
     for name, claim in sorted(allocator.claims.items()):

@@ -23,7 +23,10 @@ _REASON = "Unschedulable"
 
 
 def has_dra_objects(paths: Sequence[str]) -> bool:
-    """True if files have objects of resource.k8s.io. Raises CommandError."""
+    """True if files have objects of resource.k8s.io. Raises CommandError and OSError.
+
+    Standard input (``-``) is not read.
+    """
     files = [path for path in paths if path != STANDARD_INPUT]
     return any(
         str(each.get("apiVersion", "")).startswith(_GROUP) for _, each in located_objects(files)
@@ -44,9 +47,11 @@ class OfflineDra:
 
     @classmethod
     def load(cls, paths: Sequence[str], manifests: Sequence[str], node: str | None) -> OfflineDra:
-        """Read the objects in files and in the manifests of the pods.
+        """Read the objects in the files and directories ``paths`` and in the pods' files
+        ``manifests``.
 
-        Raises CommandError.
+        ``node`` is the name of the node; None selects the only node of the objects. Raises
+        CommandError and OSError.
         """
         if STANDARD_INPUT in manifests:
             raise CommandError("a pod with ResourceClaims must be in a file, not standard input")

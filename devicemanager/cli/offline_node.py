@@ -38,7 +38,8 @@ class OfflineNode(NamedTuple):
     names: Mapping[str, str] = {}
     """Names of pods as ``namespace/name``, by UID."""
     notes: tuple[str, ...] = ()
-    """Facts that limit the validity of the explanation, for the user."""
+    """Notes for the user on problems of the input that can make the explanation wrong, such as an
+    invalid checkpoint."""
 
     def kubelet(self) -> InMemoryKubelet:
         """Return a new in-memory kubelet with this state. Raises TopologyConfigError."""
@@ -52,7 +53,7 @@ class OfflineNode(NamedTuple):
 def add_allocatable(inventory: Inventory, path: str) -> None:
     """Add the devices in a file with the output of ``devicemanager resources -o json``.
 
-    Raises CommandError.
+    Raises CommandError and OSError.
     """
     try:
         rows = list(_rows(json.loads(read_file(path, _MAX_ALLOCATABLE))))

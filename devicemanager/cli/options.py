@@ -24,7 +24,8 @@ class CommandError(Exception):
 
 
 def not_installed(error: ModuleNotFoundError, extra: str) -> str:
-    """Return the error text for a missing module, with the pip command that installs ``extra``."""
+    """Return the error text for a missing Python module. It names the pip command that installs
+    the pip extra ``extra``."""
     return f"{error.name} is not installed: pip install 'kubelet-devicemanager[{extra}]'"
 
 
@@ -32,7 +33,7 @@ def not_installed(error: ModuleNotFoundError, extra: str) -> str:
 def needs_extra(name: str, extra: str) -> Iterator[None]:
     """Run the ``with`` block, which imports the modules of the command ``name``.
 
-    Raises CommandError if a module is not installed. The error names the extra to install.
+    Raises CommandError if a module is not installed. The error names the pip extra to install.
     """
     try:
         yield
@@ -44,8 +45,8 @@ def needs_extra(name: str, extra: str) -> Iterator[None]:
 def rejected_server(flag: str) -> Iterator[None]:
     """Convert errors of the ``with`` block, which creates a server, to CommandError.
 
-    ``flag``: the flag of the server, ``control`` or ``http``. The extra that the server needs has
-    the same name.
+    ``flag`` is ``control`` or ``http``. This is the name of the server's flag, and of the pip extra
+    that the server needs.
     """
     try:
         yield
@@ -105,8 +106,8 @@ def _meant(word: str, known: Iterable[str]) -> str:
 class CommandParser(SuggestingParser):
     """Argument parser of a subcommand.
 
-    ``complete`` adds arguments when the subcommand is called. It can import modules that are too
-    slow for ``devicemanager --help``.
+    ``complete`` is a function that adds arguments to the parser. It runs only if the user calls
+    the subcommand, so it can import modules that would slow down ``devicemanager --help``.
     """
 
     complete: Callable[[argparse.ArgumentParser], None] | None = None
@@ -120,7 +121,7 @@ class CommandParser(SuggestingParser):
         self.allow_abbrev = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Add the arguments of ``complete`` and parse."""
+        """Call ``complete``, which adds arguments, and parse the command line."""
         # Reset first, because a parser can parse twice but can add an argument only once.
         complete, self.complete = self.complete, None
         if complete is not None:
@@ -128,10 +129,10 @@ class CommandParser(SuggestingParser):
         return super().parse_known_args(args, namespace)
 
     def hint(self, words: Sequence[str]) -> str:
-        """Return the advice that ``--`` must precede the command that the subcommand runs.
+        """Return the advice to put ``--`` before the command that the subcommand runs.
 
-        Return an empty text if ``words`` contains ``--``, or if the subcommand runs no other
-        command.
+        Return an empty text if the subcommand runs no other command, or if ``words``, the words of
+        the command line, contain ``--``.
         """
         is_missing = self.takes_command and "--" not in words
         return "put the command to run after --" if is_missing else ""

@@ -75,7 +75,11 @@ class Listing(NamedTuple):
 def print_list(
     form: str, schema: str, value: Mapping[str, object], listing: Callable[[], Listing]
 ) -> None:
-    """Print a list in one of ``options.LIST_FORMATS``. ``value`` is its data for JSON and YAML."""
+    """Print a list in the format ``form``, one of ``options.LIST_FORMATS``.
+
+    JSON and YAML show ``value``. The other formats show the result of ``listing``. ``schema`` is
+    the argument of ``schema_name``.
+    """
     if form == "json":
         print_json(schema, value)
     elif form == "yaml":
@@ -94,20 +98,21 @@ def print_list(
 
 
 def print_json(schema: str, value: Mapping[str, object]) -> None:
-    """Print a value as indented JSON, with the additional field ``schema``.
+    """Print a value as indented JSON, with an additional field ``schema``.
 
-    The field is ``schema_name(schema)``. docs/json.md describes the schemas.
+    For the argument ``pods``, the field is ``devicemanager.pods/v1``. docs/json.md describes the
+    schemas.
     """
     print(json.dumps({"schema": schema_name(schema), **value}, indent=2))
 
 
 @contextlib.contextmanager
 def failures(form: str, schema: str, **facts: object) -> Iterator[None]:
-    """Run the with block. If it raises an error and ``form`` is ``json``, also print the error as
-    JSON.
+    """Run the with block. If it raises an error and ``form`` is ``json``, print the error as JSON
+    on standard output.
 
-    The JSON has the keyword arguments ``facts`` as fields, and the field ``error``. The error is
-    raised again, so that it also appears on standard error.
+    The JSON has the keyword arguments ``facts`` as fields, and the error text as the field
+    ``error``. The error is raised again, so that it also appears on standard error.
     """
     try:
         yield
@@ -119,7 +124,7 @@ def failures(form: str, schema: str, **facts: object) -> Iterator[None]:
 
 
 def schema_name(schema: str) -> str:
-    """Return the value of the field ``schema``, such as ``devicemanager.pods/v1``."""
+    """Return the full name of a JSON schema: ``devicemanager.pods/v1`` for ``pods``."""
     return f"devicemanager.{schema}/v1"
 
 
@@ -180,7 +185,8 @@ def nodes_text(nodes: Iterable[int]) -> str:
 
 
 def settings_lines(settings: ContainerSettings | RunOptions) -> Iterator[str]:
-    """Yield the settings or run options of a container as text, one per line."""
+    """Yield the settings of a container as text, one per line: environment variables, mounts,
+    devices and others."""
     for name, value in settings.envs.items():
         yield clean(f"env {name}={value}")
     for mount in settings.mounts:

@@ -1,4 +1,4 @@
-"""``devicemanager pods``: show the devices of containers, for any kubelet."""
+"""``devicemanager pods``: show the pods of a real or mock kubelet, with their devices."""
 
 from __future__ import annotations
 

@@ -50,12 +50,12 @@ def add(subparsers: Subparsers) -> None:
 
 
 def add_steps(parser: argparse.ArgumentParser, repeat: int) -> None:
-    """Add the options for the steps of a rehearsal, such as ``--reboot``, and ``--repeat`` and
+    """Add the options for the steps of a rehearsal, such as ``--reboot``. Also add ``--repeat`` and
     ``--seed``.
 
-    The steps are stored in ``args.steps``. After a kubelet start, plugins and pods return in some
-    order. If there are too many orders to try all, ``--repeat`` is the number of orders to try, and
-    ``--seed`` selects them. ``repeat`` is the default of ``--repeat``.
+    The steps are stored in ``args.steps``. After a kubelet starts, plugins and pods can return in
+    many orders. If there are too many orders to try all, ``--repeat`` is the number of orders to
+    try, and ``--seed`` selects them. ``repeat`` is the default of ``--repeat``.
     """
     steps = parser.add_argument_group("steps")
     _add_step(steps, "--restart", "restart the kubelet", _restart)

@@ -43,7 +43,10 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def rows(allocatable: Allocatable, pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the table of resources, including exclusive CPUs and memory."""
+    """Yield the rows of the table, with one cell for each of ``COLUMNS``.
+
+    Extended resources come first, then exclusive CPUs, then memory blocks.
+    """
     from podresources import ids_by_resource
 
     containers = [container for pod in pods for container in pod.containers]

@@ -165,7 +165,7 @@ def _serve(
     server_options.check_http(args)
     api_server_option.check(args)
     if args.nri and args.root is None:
-        raise CommandError("--nri needs --root DIR: drivers find the NRI socket in this directory")
+        raise CommandError("--nri requires --root DIR: the NRI socket is nri/nri.sock in DIR")
     simulations = [(option, _simulation(option)) for option in args.simulate]
     if args.manifests is not None:
         _check_manifests(args.manifests)
@@ -335,7 +335,8 @@ def _start_driver(
         )
     except WaitTimeout as error:
         raise CommandError(
-            f"the simulated driver {name} did not register within {_PLUGIN_TIMEOUT:g} s"
+            f"the simulated driver {name} did not register within {_PLUGIN_TIMEOUT:g} s: "
+            "try again when the machine is less busy"
         ) from error
     return driver
 

@@ -48,7 +48,7 @@ def add_control(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 
 def add_clock(group: argparse._ArgumentGroup) -> None:
-    """Add the flag ``--clock``. The control API can advance a manual clock."""
+    """Add the flag ``--clock``. With ``--clock manual``, only the control API advances the time."""
     group.add_argument(
         "--clock",
         choices=("system", "manual"),

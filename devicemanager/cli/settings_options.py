@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 NumberT = TypeVar("NumberT", int, float)
 Machine: TypeAlias = "tuple[NumaTopology | None, tuple[HintProvider, ...]]"
-"""NUMA nodes, and the hint providers of CPUs and memory. If the NUMA nodes are None, the kubelet
-adds nodes when devices need them."""
+"""Pair of the NUMA nodes, and the hint providers of CPUs and memory. If the NUMA nodes are None,
+the kubelet adds NUMA nodes when devices need them."""
 
 CHOICES = {flag.field: flag.choices for flag in FLAGS if flag.choices}
 """Mapping from a field of ``Settings`` to its allowed values, for fields with a fixed set of
@@ -104,10 +104,11 @@ def _help(flag: Flag, every: str | None) -> str:
 def settings_from(
     args: argparse.Namespace, nodes: Iterable[int] = (), machine: Machine | None = None
 ) -> Settings:
-    """Return the settings for the flags.
+    """Return the settings for the flags in ``args``.
 
     The NUMA nodes are those of ``--numa``. Without this flag, they are those of ``machine``.
-    Without both, they are all nodes up to the highest in ``nodes``, the NUMA nodes of the devices.
+    Without both, they are 0 to the highest number in ``nodes``. ``nodes`` has the NUMA nodes of the
+    devices.
 
     Raises CommandError, NumaError and NumaTopologyError for an invalid machine, and
     TopologyConfigError for policy options that the kubelet would reject.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the command ``devicemanager simulate``. Its flags are added only when it is called."""
+    """Add the command ``devicemanager simulate``. Its flags are added only if the user runs it."""
     command(
         subparsers,
         "simulate",

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def write_archive(name: str, data: bytes) -> None:
-    """Write a new file, or standard output for ``-``. Raises CommandError and OSError."""
+    """Write an archive to the new file ``name``, or to standard output if ``name`` is ``-``.
+
+    Raises CommandError if the file exists or standard output is a terminal, and OSError if the
+    archive cannot be written.
+    """
     if name == files.STANDARD_INPUT:
         stream = getattr(sys.stdout, "buffer", None)
         if stream is None or sys.stdout.isatty():
@@ -33,8 +37,8 @@ def load_snapshot(file: str) -> Snapshot:
 
 
 def unpacked(data: bytes, name: str) -> Snapshot:
-    """Return the snapshot in an archive's bytes. ``name`` is the name of the archive in errors.
-    Raises CommandError and SnapshotError."""
+    """Return the snapshot that the archive ``data`` contains. ``name`` stands for
+    the archive in error texts. Raises CommandError and SnapshotError."""
     try:
         from devicemanager.snapshot.reading import read_snapshot
     # Only reading needs the extra, so that a snapshot can be taken on any node.

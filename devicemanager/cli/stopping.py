@@ -1,9 +1,9 @@
 """Stop a program cleanly on SIGTERM, SIGHUP and Ctrl-C, even during its set-up.
 
-A signal handler that raises an exception can interrupt any code. If that code is a callback of a
-lock or of the garbage collector, the exception does not stop the program: it is ignored, or only
-its traceback is printed. Therefore the handler only records the signal, and ``Stopped`` is raised
-where the program allows it.
+A signal handler that raises an exception can interrupt any code. If that code is a method
+``__del__`` or a callback of a weak reference, Python only prints the exception, and the program
+continues. Therefore the handler only records the signal, and ``Stopped`` is raised where the
+program allows it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ class StopSignals(SignalWait):
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Raise Stopped in the with block when a signal arrives, or immediately if one has arrived.
-        Use it around waits."""
+        """Return a context manager for waits. A signal during its ``with`` block raises Stopped.
+
+        If a signal has already arrived, Stopped is raised at the start of the block.
+        """
         self._interruptible = True
         try:
             self.check()

@@ -185,7 +185,8 @@ class _Poller:
         self.latest: NodeView = _fetch(client, view)
         """The latest view of the node."""
         self.changed: Callable[[str], None] = lambda notice: None
-        """Function to call after each request, with the text of its error, or an empty text."""
+        """Function to call after each request. Its argument is the error of the request, or an
+        empty text if the request succeeded."""
         self._client = client
         self._view = view
         self._interval = interval

@@ -37,7 +37,7 @@ from devicemanager.io.retry import retry
 __all__ = ["ApiClient", "OpenStreams", "ScopedApi", "node_path", "pod_path"]
 
 FIRST_WAIT: Final = 0.2
-"""Longest wait before the first retry, in seconds; it doubles with each retry."""
+"""Longest wait before the first retry, in seconds. The limit doubles with each retry."""
 LONGEST_WAIT: Final = 30.0
 """Longest wait before any retry, in seconds."""
 

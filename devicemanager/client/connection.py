@@ -118,7 +118,7 @@ class Connection:
             yield from self._chunked()
         elif (length := headers.get("content-length")) is not None:
             if not _LENGTH.fullmatch(length):
-                raise ValueError(f"response has the invalid length {length[:_MAX_SHOWN]!r}")
+                raise ValueError(f"response has the invalid Content-Length {length[:_MAX_SHOWN]!r}")
             yield from self._exactly(int(length))
         else:
             while piece := self._file.read1(_PIECE):

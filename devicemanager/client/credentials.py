@@ -37,8 +37,8 @@ _CONNECT: Final = 5.0
 _HINT = "use --kubeconfig, or set KUBECONFIG"
 
 Token = Callable[[], str | None]
-"""Function that returns the value of the Authorization header, renewed if necessary; None for no
-header."""
+"""Function that returns the value of the header Authorization, or None if no header is sent. It
+renews an expired token."""
 
 
 @attrs.frozen
@@ -47,7 +47,7 @@ class Server:
 
     url: str
     tls: tuple[tuple[str, Any], ...] = ()
-    """Arguments for urllib3's HTTPS connection, as sorted pairs."""
+    """Keyword arguments of urllib3's ``HTTPSConnection``, as sorted pairs of name and value."""
     proxy: str | None = None
 
     def connect(self) -> socket.socket:
@@ -107,8 +107,9 @@ def load(
 ) -> Credentials:
     """Read a kubeconfig and return the credentials of a context.
 
-    Without a kubeconfig, use ``KUBECONFIG``, ``~/.kube/config`` or the pod's service account,
-    whichever exists first. Raises ClusterError if none of them exists, or if the file is invalid.
+    Without a kubeconfig, use the first that exists: the environment variable ``KUBECONFIG``,
+    ``~/.kube/config`` or the pod's service account. Raises ClusterError if none of them exists, or
+    if the file is invalid.
     """
     if kubeconfig is not None and context is None and (plain := _plain(Path(kubeconfig))):
         return plain
@@ -149,9 +150,10 @@ def _plain(path: Path) -> Credentials | None:
 def kubeconfig_path(
     given: str | os.PathLike[str] | None = None,
 ) -> str | os.PathLike[str] | None:
-    """Return the kubeconfig that ``load`` reads: ``given``, ``KUBECONFIG`` or ``~/.kube/config``.
+    """Return the path of the kubeconfig that ``load`` reads.
 
-    Return None if ``given`` and ``KUBECONFIG`` are not set and ``~/.kube/config`` does not exist.
+    It is ``given``, or else the value of the environment variable ``KUBECONFIG``, or else
+    ``~/.kube/config``. Return None if the first two are not set and the file does not exist.
     """
     return given or os.environ.get("KUBECONFIG") or _default()
 

@@ -66,8 +66,8 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """Error response 409: the name exists, the UID differs, or the resource version is
-    outdated."""
+    """Error response 409: the name already exists, or the UID or resource version in the request is
+    not that of the object."""
 
 
 class Gone(ApiError):

@@ -3,9 +3,9 @@
 Leases are ordered by deadline. A few threads renew them, on connections that only they use, so
 that a burst of pods cannot delay a heartbeat.
 
-One thread at a time is the watcher: it waits for the next deadline. When a lease is due, the
-watcher makes another thread the watcher. Then it renews the lease itself. It also renews the leases
-that are due soon, so that most deadlines wake no thread at all.
+One thread at a time is the watcher: it waits for the next deadline. When a lease is due, another
+thread becomes the watcher, and the old watcher renews the lease. It also renews the leases that are
+due soon, so that most deadlines wake no thread at all.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class _Lease:
 
 @attrs.frozen
 class LeaseLag:
-    """Delays in seconds with which Leases were renewed. ``renewals`` is the number of renewals."""
+    """Statistics on how late Leases were renewed, in seconds.
+
+    ``renewals`` is the number of renewals.
+    """
 
     renewals: int
     worst: float
@@ -275,7 +278,7 @@ class LeaseController:
 
     @property
     def lag(self) -> LeaseLag:
-        """The delays with which leases were renewed."""
+        """How late the leases were renewed."""
         with self._changed:
             return LeaseLag(self._renewals, self._worst, self._lag / max(1, self._renewals))
 

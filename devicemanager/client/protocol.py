@@ -1,4 +1,4 @@
-"""The protocol through which nodes and pods use the API client."""
+"""Protocol class (``typing.Protocol``) of the API client that nodes and pods use."""
 
 from __future__ import annotations
 

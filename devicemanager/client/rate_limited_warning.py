@@ -29,7 +29,7 @@ class RateLimitedWarning:
         self._next = float("-inf")
 
     def __call__(self, text: str) -> None:
-        """Show a line, or drop it if another line was shown less than an interval ago."""
+        """Show a line. Drop it if the last shown line is less than ``every`` seconds old."""
         with self._lock:
             now = self._monotonic()
             if now < self._next:
@@ -41,6 +41,6 @@ class RateLimitedWarning:
 def truncate(text: str) -> str:
     """Shorten a text to 60 characters, so that it fits into a message.
 
-    A value of the API server, such as an annotation, can have 256 KiB.
+    A value from the API server, such as an annotation, can have 256 KiB.
     """
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -123,7 +123,7 @@ class EventRecorder:
     def record(self, about: ObjectReference, kind: EventType, reason: str, message: str) -> None:
         """Queue a write of an event: create it, or increase the count of an equal event.
 
-        The event is dropped if there are too many about the same object.
+        The event is dropped if too many events about the same object were recorded recently.
         """
         now = self._clock.monotonic()
         message, same = self._aggregate((about, kind, reason), message, now)

@@ -79,8 +79,8 @@ class PodInformer:
 
     @property
     def names(self) -> Collection[bytes]:
-        """Names, as UTF-8 bytes, of the nodes whose pods are collected or delivered. The collection
-        changes with ``expect`` and ``drop``."""
+        """Names, as UTF-8 bytes, of the nodes whose pods are collected or delivered. The view is
+        live: ``expect`` and ``drop`` change it."""
         return self._names.keys()
 
     @property
@@ -96,7 +96,7 @@ class PodInformer:
             self._names[name.encode()] = None
 
     def add_handler(self, name: str, handler: PodHandler) -> None:
-        """Pass the pods of a node to ``handler`` as soon as they are complete, and then all later
+        """Pass the pods of a node to ``handler`` once all of them are known. Then pass all later
         events.
 
         Does nothing after ``drop``.
@@ -109,8 +109,8 @@ class PodInformer:
             self._hand_over(known)
 
     def complete(self, name: str, objects: list[JsonObject]) -> None:
-        """Add ``objects``, the result of a LIST of one node's pods. The node's pods are then
-        complete.
+        """Add ``objects``, the result of a LIST of one node's pods. All pods of the node are then
+        known.
 
         If a pod was already collected, its newer version is used.
         """
@@ -138,7 +138,7 @@ class PodInformer:
     # -- as a sink -------------------------------------------------------------------
 
     def begin_list(self) -> None:
-        """Do nothing: collected pods are merged by version. See ``reflector.Sink``."""
+        """Do nothing: a pod that is created during the LIST arrives with the later WATCH."""
 
     def replace(self, objects: list[JsonObject]) -> None:
         """Pass a LIST of all pods to the handlers of their nodes."""
@@ -197,8 +197,8 @@ class NodeInformer:
         self._nodes: dict[str, NodeHandler] = {}
         self._before_list: set[str] = set()
         self._expected: dict[str, JsonObject | None] = {}
-        """Nodes for which ``expect`` was called, but not yet ``add_handler``. The keys are their
-        names. A value is the last Node of this name that was deleted since ``expect``, or None."""
+        """Mapping from the name of a Node to its object if it was deleted since ``expect``, else to
+        None. ``add_handler`` removes the entry."""
 
     def expect(self, name: str) -> None:
         """Record, from now on, whether the Node ``name`` is deleted. Call this method before the
@@ -209,7 +209,7 @@ class NodeInformer:
     def add_handler(self, name: str, node: NodeHandler) -> None:
         """Pass the events of the Node object ``name`` to the handler ``node``.
 
-        If the Node was deleted since ``expect``, the handler gets this event at once.
+        If the Node was deleted since ``expect``, the handler gets the event ``DELETED`` at once.
         """
         with self._lock:
             self._nodes[name] = node

@@ -70,15 +70,15 @@ class SharedWatches:
         # Guards the fields below.
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        """Threads of the started reflectors, in the order of ``_reflectors``. The last reflectors
-        may have no thread yet."""
+        """Threads of the started reflectors, in the order of ``_reflectors``. The list is shorter
+        than ``_reflectors`` until all threads have started."""
         self._late: set[str] = set()
 
     def expect(self, names: Collection[str]) -> None:
         """Start to collect the pods of nodes that are going to join.
 
-        The first call starts the watches, which begin with a LIST of all pods. Nodes for
-        which this method is called before this LIST ends get their pods from it. For each later
+        The first call starts the watches, which begin with a LIST of all pods. If this method is
+        called for a node before that LIST ends, the LIST provides the node's pods. For each later
         node, ``add_handlers`` sends a LIST of the node's pods.
         """
         for name in names:

@@ -202,7 +202,7 @@ class WorkQueue:
 
 
 class PausableQueue:
-    """Queue in front of another queue. While it is paused, it passes no work on. Thread-safe.
+    """Queue that passes its work to an underlying queue, except during a pause. Thread-safe.
 
     Work with the same key runs in the order in which it was added, also after a pause.
     """
@@ -215,12 +215,12 @@ class PausableQueue:
         self._lock = threading.Lock()
         self._is_paused = False
         self._waiting: dict[str, deque[tuple[Priority, _Act]]] = {}
-        """Work that has not started, by key, the oldest first."""
+        """Mapping from a key to its work that has not started, oldest first."""
 
     def put(self, priority: Priority, key: str, work: _Act) -> None:
-        """Pass the function ``work`` to the other queue. During a pause, keep ``work`` instead.
+        """Pass the function ``work`` to the underlying queue. During a pause, keep it instead.
 
-        If the other queue raises RuntimeError, ``work`` is not added.
+        If the underlying queue raises RuntimeError, ``work`` is not added.
         """
         with self._lock:
             if not self._is_paused:
@@ -240,10 +240,10 @@ class PausableQueue:
         work()
 
     def pause(self, paused: bool) -> None:
-        """Start a pause: hold back all work that has not started. With ``paused`` False, end the
-        pause: pass all work that was held back to the other queue.
+        """Start a pause, or end it if ``paused`` is False. During a pause, no work starts.
 
-        If the other queue raises RuntimeError, the pause continues and all work is kept.
+        At the end of a pause, all work that has not started is passed to the underlying
+        queue. If that queue raises RuntimeError, the pause continues and all work is kept.
         """
         with self._lock:
             if not paused:

@@ -36,7 +36,8 @@ class Adoption:
         """
         self._adopt = adopt
         self._adopted: dict[str, str] = {}
-        """UID of the last adopted Node, by name."""
+        """Mapping from the name of a Node to the UID of the Node that was adopted last with this
+        name."""
         self._reflector = Reflector(
             api,
             "/api/v1/nodes",
@@ -53,7 +54,7 @@ class Adoption:
         """Do nothing. The reflector calls this method at the start of each LIST."""
 
     def replace(self, objects: list[JsonObject]) -> None:
-        """Adopt the Nodes of a list."""
+        """Adopt each new Node of a LIST."""
         for each in objects:
             self.apply("ADDED", each)
 

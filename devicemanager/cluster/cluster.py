@@ -102,11 +102,12 @@ class Cluster:
     ) -> Self:
         """Read the credentials of a cluster and return a ``Cluster``; no request is sent yet.
 
-        Without ``kubeconfig``, use ``KUBECONFIG``, ``~/.kube/config`` or the pod's service
-        account, whichever exists first. With ``as_nodes``, writes impersonate
-        ``system:node:NAME``; with ``"strict"``, LIST and WATCH do so, too. ``lease_duration`` is
-        in seconds. ``leave`` is what ``close`` does with the nodes. ``warn`` is called with
-        one-line warnings for the user. Raises ClusterError for missing or invalid credentials.
+        Without ``kubeconfig``, use the first that exists: the environment variable
+        ``KUBECONFIG``, ``~/.kube/config`` or the pod's service account. With ``as_nodes``, writes
+        impersonate ``system:node:NAME``; with ``as_nodes="strict"``, LIST and WATCH do so, too.
+        ``lease_duration`` is in seconds. ``leave`` is what ``close`` does with the nodes. ``warn``
+        is called with one-line warnings for the user. Raises ClusterError for missing or invalid
+        credentials.
         """
         return cls(
             load(kubeconfig, context),
@@ -131,12 +132,13 @@ class Cluster:
 
     @property
     def lease_lag(self) -> LeaseLag:
-        """The delays with which the leases of the nodes are renewed."""
+        """How late the leases of the nodes are renewed."""
         return self._connection.leases.lag
 
     @property
     def pending_requests(self) -> int:
-        """Number of requests that wait or are in flight, other than leases and watches."""
+        """Number of requests that wait or are in flight. Requests for leases and watches are not
+        counted."""
         return self._connection.work_queue.pending
 
     def pod_counts(self) -> dict[str, int]:
@@ -159,11 +161,11 @@ class Cluster:
     ) -> preflight.PreflightResult:
         """Check whether nodes with these names can join; change nothing.
 
-        ``shards`` is True if several processes share the nodes (``join_shards``). The permissions
-        for the Leases of their shards, in ``namespace``, are then also checked. With ``take_over``
-        or ``shards``, the names can be those of nodes that another process runs. Nodes with DRA
-        drivers in their ``options`` require more permissions. Raises ClusterError if the nodes
-        cannot join.
+        ``shards`` is True if several processes share the nodes (``join_shards``). If so, the
+        permissions for the Leases of the shards in ``namespace`` are checked, too. With
+        ``take_over`` or ``shards``, the names can be those of nodes that another process runs.
+        Nodes with DRA drivers in their ``options`` require more permissions. Raises ClusterError
+        if the nodes cannot join.
         """
         if self._as_nodes == "strict":
             check_descriptors(len(names))
@@ -463,7 +465,7 @@ class Cluster:
     def leave(self, names: Iterable[str] | None = None, how: Leave | None = None) -> None:
         """Let the nodes with these names leave the cluster; without ``names``, all nodes.
 
-        ``how`` overrides what the argument ``leave`` of ``connect`` says.
+        ``how`` overrides the argument ``leave`` of ``connect``.
         """
         with self._lock:
             chosen = list(self._nodes) if names is None else list(names)
@@ -549,7 +551,7 @@ class Cluster:
     def close(self, leave: Leave | None = None) -> None:
         """Let all nodes leave, and close the connection to the cluster.
 
-        ``leave`` overrides the argument of ``connect`` with this name.
+        ``leave`` overrides the argument ``leave`` of ``connect``.
         """
         with self._lock:
             runners, self._shard_runners = self._shard_runners, []

@@ -35,8 +35,8 @@ PORT_FORWARD: Final = f"{PREFIX}/port-forward"
 RESIZE_DELAY: Final = f"{PREFIX}/resize-delay"
 """Annotation of a pod: the time from an accepted resize until the containers have new resources.
 
-``RUN_FOR`` to ``RESIZE_DELAY`` are annotations that override the default behaviour of a pod's
-containers (``ContainerBehaviour``).
+The constants from ``RUN_FOR`` to this one name the annotations that override the default behaviour
+of a pod's containers (``ContainerBehaviour``).
 """
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ _DOMAIN: Final = "resource.kubernetes.io"
 
 @attrs.frozen(eq=False)
 class PoolLayout:
-    """Template of a driver's pool. Each node of a kind publishes a pool made from this template."""
+    """Template of a driver's pool. Each node publishes its own pool, made from this template."""
 
     name: str
     """Name of the pool, with ``{node}`` for the name of the node."""
@@ -46,8 +46,8 @@ class DriverLayout:
     devices: frozenset[str]
     """Names of all devices."""
     by_version: dict[str, tuple[PoolLayout, ...]] = attrs.field(factory=dict)
-    """Cache: mapping from an API version to the pools in the form of this version. It has only
-    versions whose form differs from that of v1."""
+    """Cache: mapping from an API version to the pools in the format of this version. Versions with
+    the format of v1 are not in it."""
 
     @classmethod
     def of(cls, driver: str, pools: Iterable[PoolLayout]) -> DriverLayout:
@@ -179,8 +179,9 @@ _KWOK_DEVICES: Final = 128
 def kwok_drivers(annotations: Mapping[str, str]) -> tuple[DriverLayout, ...]:
     """Return the layouts of the drivers that KWOK's annotations of a Node define.
 
-    ``kwok.x-k8s.io/dra-gpu`` is the number of devices, and ``kwok.x-k8s.io/dra-gpu-memory`` the
-    memory of each device. Raises ClusterError with one line for an invalid annotation.
+    For example, ``kwok.x-k8s.io/dra-gpu`` is the number of devices, and
+    ``kwok.x-k8s.io/dra-gpu-memory`` the memory of each device. Raises ClusterError with one
+    line for an invalid annotation.
     """
     found = []
     for name, (driver, default, attributes) in _KWOK_DRIVERS.items():

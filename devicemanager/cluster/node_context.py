@@ -70,8 +70,8 @@ class NodeContext:
     api: Api
     work_queue: WorkQueue
     writes: PausableQueue
-    """Queue for the node's writes to the API server, in front of ``work_queue``. While the node
-    simulates a loss of its network (``ClusterNode.silent``), this queue holds the writes back."""
+    """Queue of the node's writes to the API server. It passes each write to ``work_queue``, except
+    while the node simulates a loss of its network (``ClusterNode.silent``)."""
     clock: Clock
     recorder: EventRecorder
     features: ServerFeatures

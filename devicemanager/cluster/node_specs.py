@@ -2,6 +2,9 @@
 
 A *kind* is a group of nodes with the same devices and options. A node has an *index* within its
 kind, and a *number* among the nodes of all kinds.
+
+A *full* node has a ``MockKubelet``, with which real plugins can register. An *in-memory* node has
+simulated plugins and no sockets.
 """
 
 from __future__ import annotations
@@ -47,9 +50,11 @@ class Numbering:
 
     first: int = 0
     step: int = 1
-    """Difference between the numbers of two consecutive nodes of a kind: the number of kinds."""
+    """Difference between the numbers of two consecutive nodes of a kind. It is the number of
+    kinds, because the kinds take numbers in turn."""
     total: int = 0
-    """Number of parts into which the range of pod addresses is divided; 0 for one part per node."""
+    """Number of equal parts into which the range of pod addresses is divided. Each node uses one
+    part. 0 for as many parts as nodes."""
 
 
 _ADOPTED_PARTS: Final = 1024
@@ -170,10 +175,11 @@ class NodeSpecs:
         options: NodeOptions | None = None,
         behaviour: ContainerBehaviour | None = None,
     ) -> Self:
-        """Return the specification of an in-memory node for a Node that another program created.
+        """Return the specification of an *adopted* node: an in-memory node whose Node object was
+        created by another program.
 
         ``number`` is the number of the node among all adopted nodes. ``amounts`` is the capacity
-        that the Node already has.
+        that the Node object already has.
         """
         options = attrs.evolve(
             options or NodeOptions(), adopted=True, amounts={**AMOUNTS, **amounts}
@@ -206,7 +212,8 @@ class NodeSpecs:
 
     @property
     def total(self) -> int:
-        """Number of parts into which the range of pod addresses is divided."""
+        """Number of equal parts into which the range of pod addresses is divided. Each node uses
+        one part."""
         return max(1, self.numbering.total or len(self.names))
 
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:

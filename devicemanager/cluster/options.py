@@ -53,13 +53,12 @@ POD_CIDR: Final = "198.18.0.0/15"
 """Default range of the pods' addresses."""
 
 AsNodes = bool | Literal["strict"]
-"""Which requests impersonate ``system:node:NAME``: none (False), all writes that a kubelet may make
-(True), or all of these writes, LISTs and WATCHes (``strict``)."""
+"""Which requests impersonate ``system:node:NAME``. False: none. True: all writes that a kubelet may
+make. ``strict``: the same writes, and also LIST and WATCH."""
 
 # Drivers notice a deletion of their slices after this time.
 SLICES_DELAY: Final = Range(1.75, 0.75)
-"""Default time until DRA drivers publish their ResourceSlices again after the kubelet has deleted
-them (``NodeOptions.slices_delay``)."""
+"""Default of ``NodeOptions.slices_delay``: 1.75 s, plus or minus up to 0.75 s."""
 
 OnDeleted = Literal["leave", "stay", "register"]
 """What a node does when its Node object is deleted. ``leave``: it leaves the cluster. ``register``:
@@ -82,11 +81,12 @@ class NodeOptions:
     info: NodeSystemInfo = INFO
     """``status.nodeInfo`` of the Node object."""
     amounts: Mapping[str, Quantity] = attrs.field(factory=lambda: AMOUNTS)
-    """Capacity of the resources that no plugin provides, such as CPU and memory."""
+    """Capacity of the resources that no plugin provides. The keys are resource names such as
+    ``cpu``."""
     pod_cidr: str = POD_CIDR
     """Range of the pods' addresses, which all nodes share."""
     shard: str = "0"
-    """Value of the label ``devicemanager.io/shard``."""
+    """Number of the node's shard: the value of the label ``devicemanager.io/shard``."""
     on_deleted: OnDeleted = "leave"
     all_events: bool = False
     """True if the events Pulled, Created, Started and Killing are also written."""
@@ -99,10 +99,10 @@ class NodeOptions:
     topology: bool = False
     """True if the node writes a NodeResourceTopology object."""
     drivers: tuple[DriverLayout, ...] = ()
-    """Devices of simulated DRA drivers, which the node publishes as ResourceSlices."""
+    """Simulated DRA drivers, with the devices that the node publishes as ResourceSlices."""
     slices_delay: Range = SLICES_DELAY
-    """Time until the drivers publish their ResourceSlices again after the kubelet has deleted
-    them."""
+    """Time from the moment when the kubelet deletes the ResourceSlices of a driver until the driver
+    publishes them again."""
     adopted: bool = False
     """True if another program created the Node object. The node then never deletes this object."""
     device_status: bool = False

@@ -33,7 +33,7 @@ _LOCAL: Final = ("kind://", "k3s://", "k3d://", "minikube://", "docker://")
 
 @attrs.frozen
 class RequiredPermission:
-    """A permission that joining requires: a verb on a resource."""
+    """Permission that nodes need to join the cluster: a verb on a resource."""
 
     verb: str
     resource: str
@@ -63,8 +63,8 @@ def dra_permissions(
     """Yield the additional permissions that nodes with simulated DRA drivers need.
 
     With ``device_status``, nodes also need the permission to patch the status of ResourceClaims.
-    With ``as_nodes``, they need no others: they impersonate users ``system:node:NAME``, who may
-    already write slices and read claims.
+    With ``as_nodes``, nodes need no permissions on ResourceSlices and no permission to read
+    ResourceClaims. The users ``system:node:NAME``, which they impersonate, have these permissions.
     """
     if not as_nodes:
         for verb in ("create", "update", "deletecollection"):
@@ -100,7 +100,7 @@ def _node_permissions(events: bool) -> Iterator[RequiredPermission]:
 
 
 def lease_permissions(namespace: str) -> Iterator[RequiredPermission]:
-    """Yield the permissions that are needed for the leases of nodes or shards in a namespace."""
+    """Yield the permissions that nodes or shards need for their Leases in ``namespace``."""
     for verb in ("get", "create", "update"):
         yield RequiredPermission(verb, "leases", "coordination.k8s.io", namespace)
 

@@ -1,17 +1,17 @@
 """Shards: the distribution of nodes among processes. Node I is in shard I modulo N.
 
 Shards are assigned by the user (``--shard K/N``), or with one Lease per shard (``--shards N``).
-With Leases, several processes can try to take a free shard. Each writes the Lease with the version
-that it has read, so only the first write succeeds. The processes communicate only through the API
-server.
+With Leases, several processes can try to take a free shard at the same time. Each write contains
+the resource version that the process has read, so the API server accepts only the first write. The
+processes communicate only through the API server.
 
 Each process also holds a Lease that makes it a member of the group of processes (``Membership``).
 The part of each process is the number of shards divided by the number of members, rounded up. A
 process with more shards than its part gives shards back, one at a time. So shards are spread
 evenly, regardless of which process started first.
 
-A process takes a shard if its Lease is free (``SharedLease``). The holder gives up the shard
-``GIVE_UP`` seconds after its last renewal, which is before the Lease expires. So it stops all
+A process takes a shard if the shard's Lease is free (``SharedLease``). The holder gives up the
+shard ``GIVE_UP`` seconds after its last renewal, which is before the Lease expires. So it stops all
 writes for the shard before another process can take it.
 
 ``ShardLeases.step`` and ``ShardLeases.expire`` run on separate threads, because a request in
@@ -243,7 +243,7 @@ class _Tenure:
         self._is_held = is_held
         self.lost = threading.Event()
         self.joined = threading.Event()
-        """Event that is set when the argument ``join`` of ``ShardRunner`` has returned. After that,
+        """Set when the function ``join``, an argument of ``ShardRunner``, has returned. After that,
         no more nodes of the shard join, until the process acquires the shard again."""
 
     def is_over(self) -> bool:
@@ -276,8 +276,9 @@ class ShardRunner:
     ) -> None:
         """Create a runner; ``start`` starts to acquire shards.
 
-        ``join`` must block until the nodes of a shard have joined. Its second argument is the
-        function ``is_over``: once it returns True, ``join`` must stop and abandon the nodes.
+        ``join`` is called with a shard and a function ``is_over``. ``join`` must block until the
+        nodes of the shard have joined. Once ``is_over`` returns True, ``join`` must stop and
+        abandon the nodes.
         """
         self._shards = shards
         self._join = join

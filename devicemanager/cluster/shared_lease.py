@@ -1,8 +1,9 @@
 """Leases for which several processes compete: one per shard, and one per process.
 
-Each process writes a Lease with the version that it has read, so only the first write succeeds. The
-clocks of two processes are never compared. A Lease is free if it has not changed for its whole
-validity, by the clock of the process that reads it.
+Several processes can try to take a Lease at the same time. Each write contains the resource version
+that the process has read, so the API server accepts only the first write. A Lease is free if it has
+no holder, or if it has not changed for ``leaseDurationSeconds``. Each process measures this time
+with its own clock.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from devicemanager.objects.status.node import lease_object
 __all__ = ["DURATION", "INTERVAL", "RENEWAL", "Membership", "SharedLease"]
 
 DURATION: Final = 15
-"""Validity of a Lease in seconds."""
+"""A Lease expires this many seconds after its last renewal (``leaseDurationSeconds``)."""
 RENEWAL: Final = 5.0
 """Seconds between renewals."""
 INTERVAL: Final = 1.0
@@ -40,9 +41,10 @@ class SharedLease:
         identity: str,
         monotonic: Callable[[], float],
     ) -> None:
-        """Create the state of the Lease ``name``; no request is sent yet.
+        """Create the object; no request is sent yet.
 
-        ``path``: API path of all Leases in the namespace. ``identity``: identity of this process.
+        ``path``: API path of all Leases in the namespace. ``name``: name of the Lease.
+        ``identity``: identity of this process.
         """
         self._api = api
         self._path = path

@@ -66,7 +66,7 @@ class CheckRun(SuiteRun):
         self._set_up_at = time.monotonic() + _SET_UP_SECONDS
 
     def hook(self, name: str, id_: str = "") -> None:
-        """Call ``wait_set_up``, then run the hook ``name``, a command of the user such as
+        """Call ``wait_set_up``, then run the user's command for the hook ``name``, such as
         ``break-device``. See ``SuiteRun.hook``."""
         self.wait_set_up()
         super().hook(name, id_)
@@ -119,9 +119,10 @@ class CheckRun(SuiteRun):
 
     def silence_since(self, since: Mark, after: str) -> str:
         """Return an error text if the plugin has sent no device list of the check's ``resource``
-        since the mark ``since``; empty if it has sent one.
+        since the moment ``since``; empty if it has sent one.
 
-        A check takes the mark, changes devices, and calls this method ``refresh_seconds`` later.
+        A check stores this moment, changes devices, and calls this method ``refresh_seconds``
+        later.
         The error text ends with the argument ``after``, a name of the change such as "add-device".
         """
         if self.observed.lists(self.resource, since):
@@ -133,14 +134,14 @@ class CheckRun(SuiteRun):
         return f"the plugin sent no device list {within}"
 
     def assume_broken(self, id_: str, when: str = "") -> None:
-        """Break a device as a precondition of a check. Raises Skipped if no device list shows the
-        change."""
+        """Call ``break_device`` as a precondition of a check. Raises Skipped if the device stays
+        healthy."""
         with self.assuming("W07"):
             self.break_device(id_, when)
 
     def assume_recovered(self, id_: str, when: str = "") -> None:
-        """Recover a device as a precondition of a check. Raises Skipped if no device list shows the
-        change."""
+        """Call ``recover_device`` as a precondition of a check. Raises Skipped if the device does
+        not become healthy."""
         if "W08" in self.disproved:
             # Otherwise the device would stay broken, and later checks would lack it.
             self.hook("recover-device", id_)
@@ -218,8 +219,8 @@ class CheckRun(SuiteRun):
             yield client
 
     def clients_with_devices(self) -> Iterator[tuple[str, PluginClient]]:
-        """Iterate over the resources that have healthy devices, as pairs of resource and an open
-        connection to the plugin's socket for it.
+        """Yield pairs: a resource that has healthy devices, and an open connection to the socket
+        that the plugin registered for this resource.
 
         Raises Skipped if no resource has a healthy device.
         """
@@ -230,8 +231,8 @@ class CheckRun(SuiteRun):
                 yield resource, client
 
     def clients(self) -> Iterator[tuple[str, PluginClient]]:
-        """Iterate over the resources, as pairs of resource and an open connection to the plugin's
-        socket for it."""
+        """Yield pairs: a resource, and an open connection to the socket that the plugin registered
+        for this resource."""
         for resource in self.resources:
             with self.client(resource) as client:
                 yield resource, client
@@ -321,9 +322,10 @@ class CheckRun(SuiteRun):
         """Wait until the device lists are complete. The first list may be empty or have only some
         of the devices.
 
-        The lists are complete if they have as many devices as in an earlier run of the plugin. If
-        this is its first run, wait until at least one list has devices, and no list with other
-        devices has come for ``settle_seconds``. After ``refresh_seconds``, return in any case.
+        If the plugin ran before, each list is complete when it has as many devices as in that run.
+        In the plugin's first run, the lists are complete when at least one has devices, and no
+        device was added or removed for ``settle_seconds``. After ``refresh_seconds``, return even
+        if the lists are not complete.
         """
         counts = self.stage.device_counts
         known: list[set[str]] = []
@@ -403,10 +405,10 @@ class CheckRun(SuiteRun):
                     raise
 
     def registers_again(self, since: Mark) -> bool:
-        """Wait up to ``refresh_seconds`` for a registration after the mark ``since``.
+        """Wait up to ``refresh_seconds`` for a registration that comes after the moment ``since``.
 
-        If no registration comes, return False. Otherwise wait until no further registrations
-        follow, and return True.
+        If no registration comes, return False. Otherwise wait until no more registrations follow,
+        and return True.
         """
         deadline, known = time.monotonic() + self.limits.refresh_seconds, 0
 

@@ -1,5 +1,8 @@
-"""Hardware that the plugin discovers: by default the hardware of this machine, otherwise declared
-directories."""
+"""Hardware that the plugin discovers: the hardware of this machine, or what the user declares.
+
+The user declares NUMA nodes with the option ``--numa``, and directories with ``--dev``, ``--sys``
+and ``--cdi``.
+"""
 
 from __future__ import annotations
 
@@ -45,23 +48,26 @@ class Hardware:
     * If the user has declared no NUMA nodes, or no directory for a path, checks search this
       machine. If the NUMA node or path is missing there, a check only warns.
 
-    With a directory, the plugin runs in a private mount namespace in which this directory replaces
-    the machine's directory. Raises CheckError if a directory does not exist.
+    If the user has declared a directory, the plugin runs in a private mount namespace. There, the
+    declared directory replaces the machine's directory. Raises CheckError if a declared path is not
+    a directory.
     """
 
     numa: NumaTopology | None = None
-    """NUMA nodes. If None, they are the NUMA nodes in the directory ``sys``. If ``sys`` is None,
-    too, they are the NUMA nodes of this machine."""
+    """The declared NUMA nodes. If None, the plugin has the NUMA nodes in the directory ``sys``. If
+    ``sys`` is None, too, it has those of this machine."""
     dev: Path | None = attrs.field(default=None, converter=_as_directory)
-    """Replaces ``/dev``. It may contain regular files in place of device nodes."""
+    """Directory that the plugin sees as ``/dev``; None for this machine's ``/dev``. It may contain
+    regular files in place of device nodes."""
     sys: Path | None = attrs.field(default=None, converter=_as_directory)
-    """Replaces ``/sys``."""
+    """Directory that the plugin sees as ``/sys``; None for this machine's ``/sys``."""
     cdi: Path | None = attrs.field(default=None, converter=_as_directory)
-    """Replaces ``/etc/cdi`` and ``/var/run/cdi``."""
+    """Directory that the plugin sees as ``/etc/cdi`` and ``/var/run/cdi``; None for those of this
+    machine."""
 
     @property
     def has_directories(self) -> bool:
-        """True if a declared directory replaces a directory of this machine."""
+        """True if the user has declared at least one directory: ``dev``, ``sys`` or ``cdi``."""
         return bool(self.declared)
 
     @property
@@ -71,8 +77,8 @@ class Hardware:
         return [f"{path} ({option})" for option, path in options.items() if path is not None]
 
     def in_place_of(self, path: str) -> tuple[str, Path | None]:
-        """Return the option with which a user declares hardware at ``path``, and the directory that
-        the user has declared.
+        """Return the option for hardware at ``path``, and the directory that the user has declared
+        with this option.
 
         For ``/dev/gpu0`` and the option ``--dev /tmp/dev``, the result is ``"dev"`` and
         ``/tmp/dev``. Without this option, it is ``"dev"`` and None. For a path to which no option
@@ -108,7 +114,7 @@ class Hardware:
         except NumaError as error:
             raise CheckError(
                 f"--sys: {error}: write NUMA nodes such as 0-1 into this file, or use --numa "
-                "0,1 for a plugin and --driver for a DRA driver"
+                "0,1 (if the program is a DRA driver, use --driver)"
             ) from error
 
     def check(self) -> None:

@@ -38,7 +38,7 @@ class Limits:
     # The next times are short, because a run must fit into a CI job. ``thorough`` returns realistic
     # ones.
     idle_seconds: float = limit(15.0)
-    """Time for which these checks leave the plugin idle: L05, L10, R09, W02 and W12; 60 s in a
+    """Time for which the checks L05, L10, R09, W02 and W12 leave the plugin idle; 60 s in a
     thorough run."""
     away_seconds: float = limit(5.0)
     """Time without a kubelet (K04, K15, R08), without an API server and a kubelet (DR06), or
@@ -59,14 +59,14 @@ class Limits:
     parallel_rounds: int = limit(20)
     """Number of rounds of parallel allocations (A08)."""
     single_devices: int = limit(64)
-    """Maximum number of devices per resource that checks of single responses allocate one by one
-    (such as A05 and A18), and that a request offers in P05."""
+    """Maximum number of devices per resource in some checks. A05 and A18 allocate each of these
+    devices in its own call. P05 offers all of them in one request."""
     streams: int = limit(10)
     """Number of ListAndWatch streams to open and close in a batch (W15)."""
     stream_batches: int = limit(5)
-    """Maximum number of batches of ``streams`` streams (W15). Threads and descriptors are a
-    leak only if every batch adds to them. A thread pool that grows in the first batches is not a
-    leak."""
+    """Maximum number of batches of ListAndWatch streams (W15); ``streams`` is the size of a batch.
+    Threads and descriptors are a leak only if every batch adds to them. A thread pool that grows in
+    the first batches is not a leak."""
     changes: int = limit(50)
     """Number of device changes in a row (W13, L06)."""
     series_seconds: float = limit(15.0)
@@ -99,8 +99,8 @@ class Limits:
     register_attempts: int = limit(30)
     """Maximum number of Register calls per resource in 30 s (R06)."""
     register_window_seconds: float = limit(5.0)
-    """Time in which the check counts Register calls; 30 s in a thorough run (R06). For example, in
-    5 s the check allows a sixth of ``register_attempts`` per resource, plus one call."""
+    """Time in which the check counts Register calls (R06); 30 s in a thorough run. The check allows
+    ``1 + register_attempts * register_window_seconds / 30`` calls per resource."""
     # Just below the 10 s after which a kubelet stops dialing the plugin.
     register_delay_seconds: float = limit(9.0)
     """Delay of the response to Register (R07)."""

@@ -22,7 +22,7 @@ from protos import deviceplugin_v1beta1 as dp
 __all__ = ["EVER", "Observations", "Timeline", "parsed_list"]
 
 EVER = Mark(0, 0)
-"""Mark of the moment before all events and calls. As ``since``, it includes all of them."""
+"""Mark of the moment before all events and calls. ``since=EVER`` includes all of them."""
 
 _TIMELINE_LINES = 200
 _OUTPUT_LINES = 50
@@ -61,7 +61,8 @@ class Observations:
         return any(call.rpc == "Register" for call in self._kubelet.calls.in_progress)
 
     def sockets(self, since: Mark) -> list[tuple[str, Path]]:
-        """Return the resource and the socket of each successful Register call since a mark."""
+        """Return a pair for each successful Register call after the mark ``since``: the resource
+        and the path of the plugin's socket."""
         return [
             (
                 str(call.request["resource_name"]),
@@ -113,8 +114,11 @@ class Observations:
         )
 
     def is_registered(self, since: Mark, resources: Iterable[str]) -> bool:
-        """True if the plugin serves all ``resources``. Since a mark, it must have registered each
-        resource and sent a device list of it, and the ListAndWatch stream must still be open."""
+        """True if the plugin serves all ``resources``.
+
+        After the mark ``since``, it must have registered each resource and sent a device list of
+        the resource. The ListAndWatch stream of the resource must still be open.
+        """
         return not any(self.missing(since, resource) for resource in resources)
 
     def missing(self, since: Mark, resource: str) -> str:
@@ -144,10 +148,10 @@ class Observations:
         )
 
     def other_files(self) -> dict[str, tuple[int, int, int]]:
-        """Return device number, inode and size of each file in the plugin directory that is not a
-        socket of the plugin, by file name.
+        """Return a mapping from file name to ``(st_dev, st_ino, st_size)`` for the files in the
+        plugin directory, without the plugin's sockets.
 
-        The checkpoint is left out, because the kubelet writes it after each device list.
+        It also omits the checkpoint, because the kubelet writes it after each device list.
         """
         # Sockets of earlier instances belong to the plugin, too, even if they are stale.
         own = {call.request.get("endpoint") for call in self.registrations(EVER)}
@@ -178,8 +182,8 @@ class Timeline:
         self._old_lines = {process: len(process.output()) for process in processes}
 
     def step(self, text: str, time: float | None = None) -> None:
-        """Add a line about what the suite does or notices. ``time`` is when this happened, by the
-        kubelet's clock; None for now."""
+        """Add a line about what the suite does or notices. ``time`` is the time of this event on
+        the kubelet's clock in seconds; None for now."""
         time = self._kubelet.clock.time() if time is None else time
         self._steps.append(self._line(time, "suite", printable(text)))
 

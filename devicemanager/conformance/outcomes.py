@@ -94,8 +94,8 @@ class Failed(AssertionError):
     def __init__(self, text: str = "", *, cause: str = "", symptom: str = "") -> None:
         super().__init__(text)
         self.cause = cause
-        """ID of another check that may report the cause of this failure. If the other check failed
-        in the same run, this failure becomes a skip whose text refers to the other check."""
+        """ID of another check that may fail because of the same problem. If it fails in the same
+        run, this failure becomes a skip whose text refers to the other check."""
         self.symptom = symptom
         """Symptom on a node, for a failure that ``Check.production`` does not describe."""
 
@@ -116,8 +116,8 @@ class Skipped(Exception):
     def __init__(self, text: str = "", *, cause: str = "") -> None:
         super().__init__(text)
         self.cause = cause
-        """ID of another check that may report the cause of this skip. If the other check failed or
-        was not selected, the text of this skip refers to the other check."""
+        """ID of another check that may fail because of the same problem. If it fails or was not
+        selected, the text of this skip refers to the other check."""
 
 
 RESTART = "restart the kubelet"

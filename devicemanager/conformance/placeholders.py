@@ -1,4 +1,5 @@
-"""Placeholders such as ``{root}`` in the commands of programs under test, and typos of them."""
+"""Placeholders such as ``{root}`` in the commands of programs under test, and errors for typos in
+them."""
 
 from __future__ import annotations
 

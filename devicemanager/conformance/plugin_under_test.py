@@ -97,19 +97,23 @@ class PluginUnderTest:
     """True if the plugin has fixed paths below ``/var/lib/kubelet``. It is then run in a private
     mount namespace."""
     hardware: Hardware = attrs.field(factory=Hardware)
-    """Declared hardware. By default, the plugin discovers the hardware of this machine."""
+    """Hardware that the user declares. By default, the plugin discovers the hardware of this
+    machine."""
     restart: Literal["never", "always"] = "never"
     """With ``always``, the suite starts the plugin again whenever it exits, like a DaemonSet."""
     hooks: Mapping[str, Hook] = attrs.field(factory=dict, converter=_as_hooks)
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
-    """Names of the plugin's resources. If it is empty, the suite uses the resources that the plugin
-    registers. It waits until no new resource has been registered for ``Limits.settle_seconds``."""
+    """Names of the plugin's resources.
+
+    By default, the suite starts the plugin once and uses the resources that the plugin registers.
+    The suite waits until no new resource has been registered for ``Limits.settle_seconds``.
+    """
 
     ignores_sigterm: threading.Event = attrs.field(
         init=False, factory=threading.Event, eq=False, repr=False
     )
-    """Set by the suite when an instance has ignored SIGTERM. Later instances are then killed when
-    no check needs them, because they would not exit either."""
+    """Set by the suite when an instance has ignored SIGTERM. From then on, the suite stops
+    instances with SIGKILL at once, unless a check examines the exit."""
 
     kind: ClassVar[str] = "plugin"
     """The word for the program in texts of the suite: ``plugin`` or ``driver``."""
@@ -154,10 +158,11 @@ class PluginUnderTest:
         )
 
     def changes_shared(self, hook: str) -> bool:
-        """True if the hook is defined, and may change hardware that all instances of the plugin
-        share: the directories that the user has declared.
+        """True if the hook ``hook`` is defined and may change directories of hardware that the user
+        has declared. All instances of the plugin share these directories.
 
-        A command that names the directory of one instance is assumed to change only that instance.
+        The suite assumes that a shell command with ``{root}`` or ``{plugin_dir}`` changes only the
+        files of one instance. For such a command, the result is False.
         """
         if not self.hardware.has_directories or not self.has(hook):
             return False
@@ -172,15 +177,16 @@ class PluginUnderTest:
 
     @property
     def advice_on_devices(self) -> str:
-        """Advice for a program without usable devices: which hardware to check or declare."""
+        """Advice to the user if the program has no usable devices: which hardware to check or
+        declare."""
         declared = self.hardware.declared
         if not declared:
             return "check the hardware, or declare other hardware with --dev and --sys"
         return f"check the hardware that the {self.kind} finds in {' and '.join(declared)}"
 
     def advice_on_output(self, lines: Sequence[str]) -> str:
-        """Return advice for a program that has not registered, about a missing path that its output
-        ``lines`` name. Empty if no line names a missing path.
+        """Return advice for a program that has not registered and whose output names a missing
+        path. ``lines`` are the output. Empty if no line names a missing path.
 
         If several lines name a missing path, the advice is about the last of these lines.
         """
@@ -214,10 +220,10 @@ class PluginUnderTest:
         return hook in self.hooks
 
     def call(self, hook: str, values: Mapping[str, str]) -> None:
-        """Run a hook if it is defined. ``values`` has the values of its placeholders.
+        """Run a hook if it is defined. ``values`` has the values of the placeholders by name.
 
-        Raises CheckError if the hook fails. If a shell command exits with an error, the text has
-        the last line that it printed.
+        Raises CheckError if the hook fails. If the hook is a shell command that exits with an
+        error, the text of the CheckError has the last line of the command's output.
         """
         action = self.hooks.get(hook)
         if action is None:

@@ -103,23 +103,22 @@ def cpu_seconds(pid: int) -> float:
 
 @attrs.frozen
 class ThreadTime:
-    """Times of a thread since its start, in seconds."""
+    """CPU time and waiting time of a thread since its start, in seconds."""
 
     cpu: float
     waited: float
-    """Time in which the thread was ready to run and had no CPU core."""
+    """Seconds in which the thread was ready to run and had no CPU core."""
 
 
 def thread_times(pid: int) -> Mapping[int, ThreadTime]:
-    """Return the times of the threads of a process and its descendants, by thread ID.
-
-    Returns an empty mapping if the kernel does not record the times.
-    """
+    """Return the CPU time and waiting time of each thread of a process and its descendants, by
+    thread ID. Empty if the kernel does not record these times."""
     return {id_: time for process in _family(pid) for id_, time in _threads_of(process.pid)}
 
 
 def own_thread_times() -> Mapping[int, ThreadTime]:
-    """Return the times of the threads of this process, without its descendants."""
+    """Return the CPU time and waiting time of each thread of this process, by thread ID. Threads of
+    its descendants are not included."""
     return dict(_threads_of(os.getpid()))
 
 

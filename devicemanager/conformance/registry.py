@@ -1,4 +1,8 @@
-"""Definition of a check: a row of ``checks.toml`` joined with the function that runs the check."""
+"""Definition of a check: a row of ``checks.toml`` joined with the function that runs the check.
+
+A family is a group of related checks, such as Registration. The IDs of its checks begin with the
+same letters: ``R01`` is a check of family ``R``.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +45,11 @@ FAMILIES = {
     "S": "PreStartContainer",
     "L": "Life cycle and hygiene",
 }
-"""Title of each family of checks, by the family's letter."""
+"""Title of each family of checks, by the first letter of the checks' IDs."""
 
 CLIENT_FAMILY = "C"
-"""Letter of the checks of PodResources clients, which are not checks of plugins."""
+"""First letter of the IDs of the checks of PodResources clients. These are not checks of
+plugins."""
 
 # Families that are part of the profile `resilient`, but not of `core`.
 _RESILIENCE = frozenset(("K", "L", "DK", "DL"))
@@ -70,9 +75,10 @@ class Check:
     title: str
     """The requirement in one line; its subject is the plugin."""
     does: str
-    """Actions of the suite."""
+    """What the suite does in the check."""
     expects: str
-    """Result that the suite expects. Names of limits stand for their values."""
+    """Result with which the check passes. A name such as ``start_seconds`` stands for the value of
+    this limit."""
     production: str
     """Symptom on a node whose plugin fails the check."""
     links: tuple[str, ...]
@@ -87,14 +93,17 @@ class Check:
     each_resource: bool = False
     """True if the check is about one resource. It is run for each resource that has devices."""
     repeats: tuple[str, ...] = ()
-    """IDs of checks. If one of them fails, this check would fail for the same reason, so it is
-    skipped."""
+    """IDs of other checks. If one of them has failed, this check is skipped, because it would fail
+    for the same reason."""
     assumes: tuple[str, ...] = ()
-    """IDs of checks that verify a step on which this check depends (``SuiteRun.assuming``). They
+    """IDs of the checks that verify the steps that this check needs (``SuiteRun.assuming``). They
     should run before this check, but this check does not wait for their verdicts."""
     effect_of: tuple[str, ...] = ()
-    """IDs of checks. If one of them fails, too, the report shows the failure of this check as an
-    effect of that failure. It does not do so if the two failures have different symptoms."""
+    """IDs of checks that can fail for the same reason as this check.
+
+    If one of them fails, the report lists a failure of this check among the effects of that check.
+    It does not do so if the two failures have different symptoms.
+    """
     optional_hooks: tuple[str, ...] = ()
     """Names of hooks that the check uses if they are defined."""
     options: tuple[str, ...] = ()
@@ -108,11 +117,11 @@ class Check:
 
     @property
     def family(self) -> str:
-        """Letters of the check's family."""
+        """The letters with which the check's ID begins, such as ``K``."""
         return self.id.rstrip(_DIGITS)
 
     def belongs_to(self, profile: Profile) -> bool:
-        """True if a plugin must pass this check for the profile."""
+        """True if a plugin must pass this check to pass ``profile``."""
         match self.severity, profile:
             case Severity.MUST, Profile.CORE:
                 return self.family not in _RESILIENCE
@@ -218,7 +227,7 @@ def rows(table: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def ids() -> tuple[str, ...]:
-    """Return the IDs of the built-in checks of plugins, by family and number."""
+    """Return the IDs of the built-in checks of plugins, such as ``R01``, family after family."""
     return tuple(rows(_TABLE))
 
 

@@ -158,7 +158,7 @@ class Report:
         return lacking
 
     def of(self, *outcomes: Outcome) -> list[Verdict]:
-        """Return the verdicts that have one of these outcomes."""
+        """Return the verdicts whose outcome is one of ``outcomes``."""
         return [verdict for verdict in self.verdicts if verdict.outcome in outcomes]
 
     def by_family(self) -> Iterator[tuple[str, list[Verdict]]]:
@@ -171,15 +171,14 @@ class Report:
                 yield titles.get(family, f"Checks {family}"), verdicts
 
     def failed(self, profile: Profile = Profile.COMPLETE) -> list[Verdict]:
-        """Return the verdicts because of which the plugin does not pass the profile.
-
-        These are failures, and checks that the suite failed to run.
-        """
+        """Return the verdicts of the checks of ``profile`` that failed or that the suite failed to
+        run."""
         return [each for each in self.of(*_BAD) if each.check.belongs_to(profile)]
 
     @property
     def causes(self) -> list[Cause]:
-        """Causes of the failures, the most severe first."""
+        """Causes of the failures, each with the checks that it affects. The most severe cause is
+        first."""
         bad = {each.check.id: each for each in self.failed()}
         groups: dict[str, list[Verdict]] = {}
         roots = {id_: _root(id_, bad) for id_ in bad}
@@ -221,7 +220,7 @@ class Report:
         return passed
 
     def obstacle(self, profile: Profile) -> str:
-        """Return the reason why the plugin does not pass the profile; empty if it passes."""
+        """Return the reason why the plugin does not pass ``profile``; empty if it passes."""
         failed = self.failed(profile)
         reasons = [
             f"{', '.join(ids)} {what}"
@@ -248,8 +247,8 @@ class Report:
         return ""
 
     def without(self, profile: Profile) -> list[Verdict]:
-        """Return the verdicts of the profile's checks that were skipped because the run lacks hooks
-        or options."""
+        """Return the verdicts of the checks of ``profile`` that were skipped because the run lacks
+        hooks or options."""
         return [each for each in self.verdicts if each.needs and each.check.belongs_to(profile)]
 
     def _without_text(self, profile: Profile) -> str:

@@ -25,8 +25,8 @@ Some cases need care:
   verdict, and are skipped after a failure. Lanes are ordered so that a check begins before the
   checks that wait for its verdict. A lane that need not wait begins before a lane that must wait.
 * A check may need a step that another check verifies, such as a device list that shows a broken
-  device (``Check.assumes``). If possible, it begins after the other check, but it does not wait for
-  it. If the other check has shown that the step fails, the check is skipped at this step.
+  device (``Check.assumes``). If possible, the other check begins first, but nothing waits for its
+  verdict. If the step has already failed in the other check, this check is skipped at the step.
 * If a hook fails, one check has an error. Other checks that use the hook are skipped.
 * A check may find that it cannot run because of a problem that another check reports (``cause`` of
   Skipped and Failed). The runner publishes this verdict after all checks, when the verdict of the
@@ -99,7 +99,8 @@ class _Result:
     timeline: tuple[Line, ...] = ()
     output: tuple[str, ...] = ()
     cause: str = ""
-    """ID of the check that may report the reason of this result; see ``Failed`` and ``Skipped``."""
+    """ID of another check that may fail because of the same problem (``Failed.cause``,
+    ``Skipped.cause``); empty if the check has named none."""
     symptom: str = ""
 
 
@@ -130,8 +131,8 @@ def run(
     program: ``drivers.DRIVERS`` for a ``DriverUnderTest``.
 
     Raises CheckError if the plugin's command does not exist. Also raises it if ``plugin`` names no
-    resources and the plugin registers none, or if a declared ``sys`` has no valid list of NUMA
-    nodes.
+    resources and the plugin registers none. Also raises it if the user has declared a directory in
+    place of ``/sys``, and this directory has no valid list of NUMA nodes.
     """
     # Drivers need no NUMA nodes: no check of drivers reads them.
     if suite is PLUGINS and plugin.hardware.declares_numa:
@@ -705,12 +706,12 @@ def in_order(checks: Sequence[Check]) -> list[Check]:
 
     The order is:
 
-    1. Checks whose verdicts other checks need.
-    2. Checks that need such a verdict. They wait for a registration after a restart, so they take
-       longest if they fail.
+    1. Checks that other checks follow (``Check.follows``).
+    2. Checks that follow a check of group 1. They begin early, because a failure takes
+       long: many wait for a registration after a restart.
     3. All checks that are not in another group.
-    4. Checks that assume the result of a check that is not in ``checks`` (``Check.assumes``). The
-       later they begin, the more likely this other check has a verdict.
+    4. Checks that assume the result of a check outside ``checks`` (``Check.assumes``). They begin
+       late, because the other check may then have its verdict.
     """
     by_id = {each.id: each for each in checks}
     awaited = {id_ for each in checks for id_ in each.follows}
@@ -728,16 +729,16 @@ def in_order(checks: Sequence[Check]) -> list[Check]:
 
 
 def with_cause(verdict: Verdict, supposed: str, known: Mapping[str, Verdict]) -> Verdict:
-    """Return the final verdict of a check, which can depend on the verdict of another check.
+    """Return the final verdict of a check that may repeat the failure of another check.
 
-    ``supposed`` is the ID of the other check, which may report the cause of ``verdict``. ``known``
-    has all verdicts by ID. The first case that applies decides:
+    ``verdict`` is the verdict so far. ``supposed`` is the ID of the other check. ``known`` has all
+    verdicts by ID. The first case that applies decides:
 
-    1. The other check was not selected: if ``verdict`` is skipped, its text refers to the other
-       check. Any other verdict does not change.
-    2. The other check has failed: the verdict becomes skipped, and its text refers to that check.
-    3. The verdict of the other check has a cause: the verdict becomes skipped, and its text refers
-       to this cause.
+    1. The other check was not selected: the text of a skip refers to the other check. A failure or
+       warning does not change.
+    2. The other check has failed: the verdict becomes a skip, and its text refers to that check.
+    3. The other check was skipped because of a third check: the verdict becomes a skip, and its
+       text refers to the third check.
     4. All other cases: the verdict does not change.
     """
     other = known.get(supposed)

@@ -156,7 +156,7 @@ class RunningPlugin:
 
     @property
     def has_crashed(self) -> bool:
-        """True if an instance has exited at least once. Use it only in checks that do not stop the
+        """True if any instance of the plugin has exited. Use it only in checks that do not stop the
         plugin."""
         return any(each.starts > 1 or not each.is_running for each in self.processes)
 
@@ -219,7 +219,7 @@ class RunningPlugin:
 
         On a busy machine, the plugin gets less CPU time than it needs, because its threads wait for
         a CPU core. Therefore the share of a thread is its CPU time divided by the time in which the
-        thread does not wait.
+        thread did not wait for a core.
         """
         used = self._cpu_seconds() - self._idle_cpu
         threads = self._thread_times()

@@ -8,7 +8,7 @@ although other threads still run checks.
 
 The kubelet of a stage has quirk Q3, like real kubelets: the ListAndWatch stream of a replaced
 plugin stays open. Without Q3, check K11 would not end for a plugin that re-registers whenever its
-stream ends. Its two instances would replace each other again and again.
+stream ends. K11 runs two instances, which would replace each other again and again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Stage:
         self.limits = limits
         self.on_wait = on_wait
         self.device_counts = device_counts or {}
-        """Number of devices by resource on an earlier stage; empty without an earlier stage."""
+        """Number of devices of each resource, counted when the plugin ran before on another stage.
+        Empty if they have not been counted yet."""
         self.kubelet = self._new_kubelet(plugin, settings)
         self.plugin = self._new_plugin(plugin)
         self._closing = threading.Lock()

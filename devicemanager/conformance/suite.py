@@ -1,4 +1,5 @@
-"""What differs between checks of device plugins and of DRA drivers: the class ``Suite``."""
+"""The class ``Suite``: what differs between the checks of device plugins and the checks of DRA
+drivers."""
 
 from __future__ import annotations
 
@@ -26,20 +27,23 @@ class Suite:
     first: str
     """ID of the check of registration. If it fails, most other checks are skipped."""
     restarts: str
-    """Letters of the family of checks about restarts."""
+    """The letters with which the IDs of the checks about restarts begin, such as ``K``."""
     families: Mapping[str, str]
-    """Title of each family, by its letters."""
+    """Title of each family of checks, by the letters with which the checks' IDs begin."""
     checks: Callable[[], Sequence[Check]]
     least: Mapping[Profile, Mapping[str, int]]
-    """Minimum number of checks that must be carried out, by profile and family.
+    """Minimum number of checks of each family that must run to pass a profile, by profile and then
+    by the family's letters.
 
-    Skipped checks do not count towards a profile. A good plugin without hooks, without optional
-    calls and with one device reaches these numbers.
+    Skipped checks do not count. A plugin reaches these numbers even without hooks, without optional
+    calls and with only one device.
     """
     stage: Callable[..., Stage]
-    """Function that creates a stage. It has the parameters of the class ``Stage``."""
+    """Function that takes the arguments of the class ``Stage`` and returns a stage: a mock kubelet
+    with the plugin under test."""
     new_run: Callable[[Stage, tuple[str, ...], str], SuiteRun]
-    """Function that creates the run of a check. It has the parameters of the class ``SuiteRun``."""
+    """Function that takes the arguments of the class ``SuiteRun`` and returns the run of one
+    check."""
 
     @property
     def heading(self) -> str:
@@ -48,7 +52,7 @@ class Suite:
 
     @property
     def registration(self) -> str:
-        """Letters of the family of checks about registration."""
+        """The letters with which the IDs of the checks about registration begin, such as ``R``."""
         return next(each.family for each in self.checks() if each.id == self.first)
 
 

@@ -5,8 +5,8 @@ Arguments named ``since`` are marks: a mark stands for a moment. A check takes a
 The wait ignores all events before the mark. Methods that restart the kubelet take a mark
 themselves, and return it.
 
-Waits poll every 20 ms, which is short compared with all limits. The kubelet could notify about its
-events, but not about the exit of a process or its use of memory.
+Waits poll every 20 ms, which is short compared with all limits. The kubelet could report its events
+without polling, but not the exit of a process or the memory that a process uses.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class SuiteRun(ABC):
     subject: str | None = None
     """Name of the resource that the check is about; None for the plugin's first resource."""
     disproved: set[str]
-    """IDs of checks that have shown that a step fails (``verifying``). Checks that need this step
-    are then skipped (``assuming``). All checks of a report share the set."""
+    """IDs of the checks that have shown that a step fails, added by ``verifying``. Checks that need
+    the same step are then skipped (``assuming``). All checks of a report share the set."""
 
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
         self.stage = stage
@@ -86,8 +86,8 @@ class SuiteRun(ABC):
 
     @property
     def last_output(self) -> str:
-        """The last lines that the latest instance has printed, without stacks, as one line. Lines
-        that differ only in numbers are given once."""
+        """The last lines that the latest instance has printed, without stack traces, joined to one
+        line. Of lines that differ only in numbers, only one is shown."""
         lines = without_stacks(self.process.output())
         different = {_NUMBER.sub("#", line): line for line in lines[-_LAST_LINES:]}
         return printable("; ".join(different.values())) or NOTHING
@@ -151,14 +151,15 @@ class SuiteRun(ABC):
 
     @abstractmethod
     def registered_names(self, since: Mark) -> set[str]:
-        """Return the names of the resources that were registered since the mark."""
+        """Return the names of the resources that were registered after the mark ``since``."""
 
     @abstractmethod
     def device_counts(self) -> Mapping[str, int]:
         """Return the number of devices of each resource."""
 
     def why_unusable(self) -> str:
-        """Return a text that says why no check can use a device; empty if there are devices."""
+        """Return a text that says why no check can use a device; empty if checks can use
+        devices."""
         return ""
 
     @abstractmethod
@@ -221,18 +222,22 @@ class SuiteRun(ABC):
 
     def restart_kubelet(self) -> Mark:
         """Restart the kubelet as on a node: close connections, delete the sockets of plugins, and
-        create a new kubelet.sock. Return a mark for the moment before the restart."""
+        create a new kubelet.sock.
+
+        Return a mark. A wait with this mark as ``since`` ignores all events before the restart.
+        """
         since = self.kubelet.mark()
         self.step(RESTART)
         self.kubelet.restart()
         return since
 
     def restart_and_wait(self, number: int) -> tuple[Mark, float]:
-        """Restart the kubelet and wait for the plugin's registration. The text of an error names
-        ``number``, the number of this restart in a series.
+        """Restart the kubelet and wait for the plugin's registration. Return a mark, and the
+        seconds from the restart to the registration.
 
-        Return a mark for the moment before the restart, and the seconds until the registration.
-        Raises Failed.
+        A wait with the mark as ``since`` ignores all events before the restart. Raises Failed if
+        the plugin does not register. The error names ``number``, the number of this restart in a
+        series.
         """
         since = self.restart_kubelet()
         return since, self.wait_registered(since, self.limits.recover_seconds, f"restart {number}")
@@ -251,7 +256,7 @@ class SuiteRun(ABC):
     @contextlib.contextmanager
     def verifying(self, id_: str) -> Iterator[None]:
         """Run the with block as the step that check ``id_`` verifies. If the block raises Failed,
-        checks that later call ``assuming(id_)`` are skipped."""
+        other checks that need this step are skipped when they call ``assuming(id_)``."""
         try:
             yield
         except Failed:
@@ -260,11 +265,11 @@ class SuiteRun(ABC):
 
     @contextlib.contextmanager
     def assuming(self, id_: str) -> Iterator[None]:
-        """Run the with block as a step that this check needs, but that check ``id_`` verifies.
-        Raises Skipped if the step fails.
+        """Run the with block as a step that the running check needs. Raises Skipped if the step
+        fails, because another check, ``id_``, verifies this step and reports the failure.
 
-        If check ``id_`` has already shown that the step fails, raises Skipped at once, so that this
-        check does not wait until a time limit.
+        If the step has already failed in check ``id_``, raises Skipped without running the block.
+        Otherwise the running check would wait until a time limit.
         """
         if id_ in self.disproved:
             raise Skipped("would repeat a failure", cause=id_)
@@ -309,10 +314,10 @@ class SuiteRun(ABC):
         return max(0.0, time.monotonic() - begin - self._without_core(waits))
 
     def observe(self, is_over: Callable[[], bool], seconds: float) -> None:
-        """Wait for ``seconds``, or until ``is_over`` is true.
+        """Wait for ``seconds``, or until ``is_over`` returns True.
 
-        Unlike in ``until``, the time in which the plugin waits for a CPU core counts, too: the
-        check is about what happens during these seconds.
+        The limit is not extended if the plugin waits for a CPU core, because the check is about
+        what happens during these seconds. ``until`` extends its limit in this case.
         """
         end = time.monotonic() + seconds
         while not is_over() and time.monotonic() < end:
@@ -327,8 +332,8 @@ class SuiteRun(ABC):
         return max((each - before.get(id_, 0.0) for id_, each in waits.items()), default=0.0)
 
     def series(self, count: int) -> Iterator[int]:
-        """Iterate over ``range(count)``, but not longer than ``series_seconds``. At least one
-        number is returned."""
+        """Yield the numbers of ``range(count)``, but stop after ``series_seconds``. The first
+        number is always yielded."""
         begin = time.monotonic()
         for number in range(count):
             if number and time.monotonic() - begin > self.limits.series_seconds:

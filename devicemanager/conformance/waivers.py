@@ -48,9 +48,11 @@ class Waivers:
         try:
             documents = load_documents(path.read_bytes().decode())
         except OSError as error:
-            raise CheckError(f"waivers {path}: {error.strerror}") from error
+            raise CheckError(f"cannot read waivers {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise CheckError(f"waivers {path}: not UTF-8 text (byte {error.start})") from error
+            raise CheckError(
+                f"invalid waivers {path}: not UTF-8 text (byte {error.start}): save it as UTF-8"
+            ) from error
         except ManifestError as error:
             raise CheckError(f"invalid waivers {path}: {error}") from error
         content = documents[0] if len(documents) == 1 else None
@@ -68,8 +70,8 @@ class Waivers:
         return cls(list(waivers.values()))
 
     def applied(self, id_: str, outcome: Outcome, seen: str) -> tuple[Outcome, str]:
-        """Return the outcome and text of a failure or warning, changed by the waiver of the check
-        ``id_``. Without a waiver, return ``outcome`` and ``seen`` unchanged."""
+        """Apply the waiver of check ``id_`` to a failure or warning with the text ``seen``. Return
+        the new outcome and the new text; both are unchanged without a waiver."""
         waiver = self._by_id.get(id_)
         if waiver is None:
             return outcome, seen

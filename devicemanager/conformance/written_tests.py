@@ -436,7 +436,8 @@ LANGUAGES: Mapping[str, _Language] = {
 
 
 def package_in(directory: Path) -> str:
-    """Return the name of the Go package in a directory; ``findings`` without Go files."""
+    """Return the name of the Go package in a directory; ``findings`` if no Go file names a
+    package."""
     for file in sorted(directory.glob("*.go")):
         if found := re.search(r"^package (\w+)", file.read_text(errors="replace"), re.M):
             return found[1]

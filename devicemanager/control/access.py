@@ -101,7 +101,7 @@ class Access:
 
     def check_sender(self, headers: Mapping[str, str]) -> None:
         """Raise HttpError if the header Host does not name this listener, or if a page of another
-        web site sent the request. ``headers`` has names in lower case."""
+        web site sent the request. ``headers`` maps names in lower case to values."""
         self._check_host(headers.get("host", ""))
         origin = headers.get("origin")
         if origin is not None and not self._is_ours(origin.removeprefix("http://")):
@@ -161,8 +161,8 @@ class Gate:
             access.check_sender(_headers(scope))
 
     def check(self, scope: Scope) -> None:
-        """Raise HttpError for a TCP request that fails ``check_sender`` or lacks the valid
-        token."""
+        """Raise HttpError for a TCP request that ``check_sender`` rejects, or that does not have
+        the valid token."""
         access = self._access(scope)
         if access is not None:
             headers = _headers(scope)

@@ -40,9 +40,9 @@ class Answer:
     ) -> None:
         """Create a response with the media type ``kind``.
 
-        ``account`` counts the bytes of the request and its response, and this method adds the size
-        of the body. None means that the body is small and is not counted. Raises HttpError if the
-        body exceeds the memory limit for all requests.
+        The size of ``body`` is added to ``account``, which counts the bytes of the request and its
+        response. For a small body, ``account`` can be None: then nothing is counted. Raises
+        HttpError if the body exceeds the memory limit for all requests.
         """
         if account is not None:
             account.take(len(body))

@@ -177,7 +177,7 @@ def _url(text: str) -> str:
 @attrs.frozen
 class ServedApi:
     """Client for the operations of a control API. It raises the errors that an operation raises in
-    the server's process, and ControlError without a valid response. Thread-safe."""
+    the server's process. It raises ControlError if no valid response arrives. Thread-safe."""
 
     transport: Transport
     table: OperationTable
@@ -188,10 +188,11 @@ class ServedApi:
         """Call an operation and return its result. ``path`` has the values of the parameters in the
         operation's path.
 
-        If the operation defines a class for the request body, ``fields`` are the fields of this
-        class. Otherwise they are the parameters of the query, except ``body``, which is the text of
-        the body. If the class has a field ``timeout``, its value is added to the timeout of this
-        client.
+        If the operation defines a class for the request body, ``fields`` are the arguments of this
+        class. A field ``timeout`` is added to the timeout of this client, in seconds.
+
+        If the operation defines no such class, ``fields`` are query parameters. Only ``body`` is
+        not: it is the request body as bytes.
         """
         body = fields.pop("body", None)
         if isinstance(operation.body, type):

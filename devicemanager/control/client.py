@@ -257,15 +257,18 @@ class MockKubeletClient:
         self._api.call(operations.resync_pod, uid)
 
     def start_container(self, uid: str, container: str) -> RunOptions:
-        """Start a container of an admitted pod, and return its settings."""
+        """Start a container of an admitted pod. Return the merged settings from all its devices,
+        such as environment variables and mounts."""
         return self._api.call(operations.start_container, uid, container)
 
     def container_options(self, uid: str, container: str) -> RunOptions:
-        """Return the settings that a container got at its last start."""
+        """Return the merged settings that a container got from its devices at its last start, such
+        as environment variables and mounts."""
         return self._api.call(operations.get_container_options, uid, container)
 
     def restart_container(self, uid: str, container: str) -> RunOptions:
-        """Start a container again with the same devices, and return its settings."""
+        """Start a container again with the same devices. Return the merged settings from these
+        devices, such as environment variables and mounts."""
         return self._api.call(operations.restart_container, uid, container)
 
     def exit_container(
@@ -298,7 +301,8 @@ class MockKubeletClient:
         timeout: float = 10.0,
     ) -> tuple[ContainerSettings, ...]:
         """Call Allocate of a plugin, for one container (``ids``) or several (``containers``), and
-        return the settings of each container. ``timeout`` is in seconds."""
+        return the settings from the plugin for each container, such as mounts. ``timeout`` is in
+        seconds."""
         found = self._api.call(
             operations.call_allocate,
             resource=resource,
@@ -388,7 +392,8 @@ class MockKubeletClient:
         return NodeStatus(found.capacity, found.allocatable)
 
     def plugins(self) -> tuple[PluginStatus, ...]:
-        """Return the status of the plugin of each known resource, sorted by resource."""
+        """Return the plugin and the numbers of devices of each resource that the kubelet knows,
+        sorted by resource."""
         return tuple(self._api.call(operations.list_plugins).items)
 
     def inventory(self) -> tuple[DeviceStatus, ...]:
@@ -411,7 +416,7 @@ class MockKubeletClient:
         return self._api.call(operations.explain_pod_claims, uid)
 
     def pod(self, uid: str) -> PodInfo:
-        """Return the description of a pod."""
+        """Return a snapshot of a pod: its containers, their states and their devices."""
         return self._api.call(operations.get_pod, uid)
 
     def pods(self) -> dict[str, PodInfo]:
@@ -428,7 +433,8 @@ class MockKubeletClient:
         return {name: tuple(resources) for name, resources in found.items()}
 
     def mark(self) -> Mark:
-        """Return a mark: the numbers of the latest event and the latest call."""
+        """Return a mark that stands for this moment. A wait with this mark as ``since`` ignores
+        earlier events and calls."""
         node = self.node()
         return Mark(node.latest_event, node.latest_call)
 
@@ -520,7 +526,8 @@ class MockKubeletClient:
         """Wait up to ``timeout`` seconds for the next call that meets all criteria, and return it
         when it has ended. Raises WaitTimeout.
 
-        By default, the call must end after the start of the wait; with ``since``, after this mark.
+        By default, only calls that end after the start of the wait match. With the mark ``since``,
+        all calls that end after this mark match, even if they ended before the wait.
         """
         from devicemanager.events.calls.matching import CallFilter
 

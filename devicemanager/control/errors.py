@@ -69,8 +69,8 @@ NOT_FOUND: Final = "not-found"
 
 
 def problem_of(error: Exception, *, missing: bool = False) -> Problem:
-    """Return the description of an error for the client. ``missing`` is True if the pod or fault in
-    the request's path does not exist."""
+    """Return the ``Problem`` that describes an error to the client. ``missing`` is True if the
+    object that the request's path names does not exist."""
     if isinstance(error, HttpError):
         return _problem(error.status, error.reason, str(error))
     if isinstance(error, RpcError):
@@ -109,8 +109,8 @@ def _problem(status: HTTPStatus, reason: str, detail: str, **more: object) -> Pr
 def error_of(problem: Problem) -> Exception:
     """Return the exception that a client raises for an error response (``Problem``).
 
-    It is the exception that ``MockKubelet`` raises for the same error. If ``MockKubelet`` raises no
-    exception with the response's reason, it is a ControlError.
+    ``MockKubelet`` raises the same exception for the same error. An error that only the server has,
+    such as a wrong token, becomes a ControlError.
     """
     if problem.problems is not UNSET:
         return InvalidObject(tuple(problem.problems))

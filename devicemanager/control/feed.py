@@ -148,9 +148,9 @@ class Feed(Generic[T]):
         """Time at which the streams were last woken, on the loop's clock."""
         self._waking_streams: asyncio.TimerHandle | None = None
         self._waiters: dict[str, dict[_Waiter[T], None]] = {}
-        """Waiters by the kinds of entries for which they wait."""
+        """The waits in progress, by the kind of the entries that can end them."""
         self._notified = 0
-        """Number of the last entry for which the waiters were checked."""
+        """Number of the latest entry that was checked against the waits in progress."""
         # Set from the first entry of a burst until the loop runs, so that a burst wakes it once.
         self._is_waking = threading.Event()
 
@@ -160,7 +160,7 @@ class Feed(Generic[T]):
         return self._source.latest()
 
     def close(self) -> None:
-        """End the iteration of all readers."""
+        """End all streams and waits that read this feed."""
         self.closed = True
         self._wake()
 

@@ -93,10 +93,10 @@ class Upgraded(Protocol):
         """Process bytes that the client has sent. Return True if these bytes complete a message."""
 
     def pause(self) -> None:
-        """Send no more responses, because the client does not read them."""
+        """Send nothing until ``resume`` is called, because the client has stopped reading."""
 
     def resume(self) -> None:
-        """Continue after ``pause``."""
+        """Send again after ``pause``, because the client reads again."""
 
 
 @attrs.frozen

@@ -1,16 +1,20 @@
 """Operations of a control API, and the table that contains them.
 
-An operation is a function with a decorator of its table::
+An operation is a function that a decorator adds to a table::
 
     @TABLE.post("/v1/pods/{uid}/finish", "finish")
     def finish_pod(kubelet: MockKubelet, uid: str, body: Finish) -> Finished:
         \"""Let every app container of a pod terminate.\"""
 
-Everything else follows from the function. Its operationId is ``finishPod``, and its summary is the
-docstring. The function's first parameter is the object that the API controls, and ``body`` is the
-body of the request. A keyword-only parameter is a parameter of the query. Any other parameter is a
-name in the path. The router, the OpenAPI document, the client and ``devicemanager ctl`` use these
-facts.
+The function defines the operation:
+
+* Its name becomes the operationId, here ``finishPod``. Its docstring becomes the summary.
+* Its first parameter is the object that the API controls.
+* Its parameter ``body`` is the body of the request.
+* Its keyword-only parameters are the parameters of the query.
+* Its other parameters are names in the path, here ``uid``.
+
+The router, the OpenAPI document, the client and ``devicemanager ctl`` use the table.
 """
 
 from __future__ import annotations
@@ -64,7 +68,7 @@ DraObjects = Annotated[str, Text.DRA_OBJECTS]
 
 
 class Workers(Enum):
-    """Group of worker threads. An operation waits only for operations of its own group."""
+    """Group of worker threads. An operation waits for a free thread in its own group only."""
 
     QUICK = "quick"
     """Operations that wait for no plugin: most of them show something, or set or clear faults."""
@@ -92,8 +96,8 @@ class Wait(Generic[T]):
     """Returns False for an entry that cannot make the check succeed, although its kind is in
     ``kinds``. It runs on the event loop for every entry of these kinds, so it must be fast."""
     recheck: float | None = None
-    """Seconds after which the router checks again even without a new entry, because the condition
-    can also become true as time passes. None if the router checks only after new entries."""
+    """Seconds after which the router checks again even if the feed has no new entry. Needed if the
+    condition can become true as time passes. None if the router checks only after new entries."""
 
 
 @attrs.frozen
@@ -104,7 +108,7 @@ class Stream(Generic[T]):
     since: int
     """The number of the last entry that the client already has; 0 if it has none."""
     follow: bool
-    """True to continue with new entries until the client or the server closes."""
+    """True to continue with new entries until the client disconnects or the server stops."""
     wanted: Callable[[Sequence[Any]], Sequence[Any]]
     """Takes a batch of entries, and returns the entries to send."""
 
@@ -128,9 +132,10 @@ class Operation(Generic[T]):
         status: HTTPStatus = HTTPStatus.OK,
         workers: WorkersOf = Workers.QUICK,
     ) -> None:
-        """Create an operation. ``members`` names the methods and properties of the controlled
-        object that the operation makes available, separated by spaces. ``workers`` is the group of
-        worker threads, or a function that selects the group by the arguments of a request."""
+        """Create an operation. ``members`` names the methods and properties that the operation
+        makes available, separated by spaces. They belong to the object that the API controls.
+        ``workers`` is the group of worker threads, or a function that selects the group by the
+        arguments of a request."""
         self.handler = handler
         self._workers = workers
         self.method = method
@@ -179,8 +184,8 @@ class Operation(Generic[T]):
 
     @property
     def body(self) -> type[msgspec.Struct] | Text | None:
-        """The struct type of the request's body, or the kind of its JSON or YAML text. None if the
-        request has no body."""
+        """The type of the request's body: a struct, or a ``Text`` for JSON or YAML text. None if
+        the request has no body."""
         found = self._hints.get("body")
         if get_origin(found) is Annotated:
             return next(each for each in get_args(found) if isinstance(each, Text))
@@ -229,14 +234,16 @@ class OperationTable:
         return self._by_name[name]
 
     def get(self, path: str, members: str) -> _Decorator:
-        """Return a decorator that adds a function to the table as ``GET path``. The function only
-        reads. ``members`` names the methods and properties of the controlled object that the
-        function makes available, separated by spaces."""
+        """Return a decorator that adds a function to the table as the operation ``GET path``.
+
+        ``members`` names the methods and properties that the operation makes available, separated
+        by spaces. They belong to the object that the API controls.
+        """
         return self._adding("GET", path, members)
 
     def delete(self, path: str, members: str, workers: WorkersOf = Workers.ENDING) -> _Decorator:
-        """Return a decorator that adds a function to the table as ``DELETE path``. The function
-        removes something. ``get`` describes ``members``."""
+        """Return a decorator that adds a function to the table as the operation ``DELETE path``.
+        The method ``get`` documents ``members``."""
         return self._adding("DELETE", path, members, workers=workers)
 
     def post(
@@ -246,9 +253,9 @@ class OperationTable:
         status: HTTPStatus = HTTPStatus.OK,
         workers: WorkersOf = Workers.QUICK,
     ) -> _Decorator:
-        """Return a decorator that adds a function to the table as ``POST path``. The function
-        changes something. ``status`` is the HTTP status of a successful response. ``get``
-        describes ``members``."""
+        """Return a decorator that adds a function to the table as the operation ``POST path``.
+        ``status`` is the HTTP status of a successful response. The method ``get`` documents
+        ``members``."""
         return self._adding("POST", path, members, status, workers)
 
     def _adding(

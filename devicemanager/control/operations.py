@@ -1,9 +1,9 @@
 """The operations of the control API on one kubelet.
 
-Each function runs on a worker thread, so it can block. A test fails if a public member of
-``MockKubelet`` has no operation and is not on the list of exceptions.
+Each function runs on a worker thread, so it can block. Each public method and property of
+``MockKubelet`` has an operation, except those that a test lists with a reason.
 
-Structured claims are requests for devices in the API ``devmgmtproto.k8s.io``. They are not DRA.
+Structured claims request devices in the API ``devmgmtproto.k8s.io``. They are not ResourceClaims.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def list_resource_claims(kubelet: MockKubelet) -> shapes.ResourceClaimList:
 
 @TABLE.get("/v1/dra/claims/{namespace}/{name}", "claim_info")
 def get_resource_claim(kubelet: MockKubelet, namespace: str, name: str) -> ResourceClaimInfo:
-    """Show a ResourceClaim: its pods, its devices, and why it is not prepared."""
+    """Show a ResourceClaim: its pods, its devices, and what it waits for."""
     return kubelet.claim_info(namespace, name)
 
 
@@ -217,7 +217,7 @@ def delete_dra_object(
         str, Meta(description="namespace of the object, if it is a claim or a template")
     ] = "default",
 ) -> None:
-    """Delete an object that the kubelet has in memory."""
+    """Delete an object of DRA, such as a ResourceClaim, from the kubelet's memory."""
     kubelet.resource_claims.remove(kind, name, namespace=namespace)
 
 
@@ -326,19 +326,19 @@ def get_container_statuses(kubelet: MockKubelet, uid: str) -> shapes.ContainerSt
 
 @TABLE.get(_CONTAINER + "/options", "container_options")
 def get_container_options(kubelet: MockKubelet, uid: str, container: str) -> RunOptions:
-    """Show the settings that a container got at its last start."""
+    """Show the device settings, such as mounts, that a container got at its last start."""
     return kubelet.container_options(uid, container)
 
 
 @TABLE.post(_CONTAINER + "/start", "start_container", workers=Workers.LONG)
 def start_container(kubelet: MockKubelet, uid: str, container: str) -> RunOptions:
-    """Start a container of an admitted pod, and show its settings."""
+    """Start a container of an admitted pod, and show its device settings, such as mounts."""
     return kubelet.start_container(uid, container)
 
 
 @TABLE.post(_CONTAINER + "/restart", "restart_container", workers=Workers.LONG)
 def restart_container(kubelet: MockKubelet, uid: str, container: str) -> RunOptions:
-    """Start a container again with the same devices, and show its settings."""
+    """Start a container again with the same devices, and show its device settings."""
     return kubelet.restart_container(uid, container)
 
 
@@ -369,7 +369,7 @@ def define_classes(kubelet: MockKubelet, body: Objects) -> None:
 
 @TABLE.post("/v1/claims", "claim", workers=Workers.LONG)
 def create_claims(kubelet: MockKubelet, body: Objects) -> None:
-    """Create structured claims, and pools and device classes if the text has them."""
+    """Create structured claims. The request can also contain pools and device classes."""
     kubelet.claim(body)
 
 

@@ -1,7 +1,9 @@
-"""Objects that ``MockKubeletClient`` returns: events, calls, faults, the clock and ResourceClaims,
-whose methods send requests of their own, and the result of an admission.
+"""Objects that ``MockKubeletClient`` returns, for a kubelet in another process.
 
-The *claims* of a container are its structured claims (API ``devmgmtproto.k8s.io``), not DRA.
+The objects for events, calls, faults, the clock and ResourceClaims send a request each time they
+are used. The object for the result of an admission stores the result and sends no requests.
+
+A *structured claim* requests devices in the API ``devmgmtproto.k8s.io``. It is not a ResourceClaim.
 """
 
 from __future__ import annotations
@@ -152,7 +154,7 @@ class RemoteClock:
         self._api = api
 
     def monotonic(self) -> float:
-        """Return the seconds of a clock that never goes back."""
+        """Return the kubelet's monotonic time in seconds. It never goes back."""
         return self._api.call(operations.get_clock).monotonic
 
     def time(self) -> float:
@@ -223,7 +225,7 @@ class RemoteFragment:
 
 
 class RemoteContainer:
-    """A container of an admitted pod. ``ContainerOutcome`` documents the members."""
+    """A container of an admitted pod. ``ContainerOutcome`` documents the methods and properties."""
 
     def __init__(self, name: str, shape: shapes.ContainerOutcome) -> None:
         """Internal: use ``RemoteAdmission.containers``."""
@@ -243,8 +245,9 @@ class RemoteContainer:
 
     @property
     def claims(self) -> dict[str, tuple[str, ...]]:
-        """The allocated devices of each structured claim, by the name of the claim. A device is
-        written as ``pool/device``."""
+        """The devices from claims: claim name → devices, each written as ``pool/device``. The
+        claims are the pod's structured claims. If the pod has none, they are its ResourceClaims.
+        """
         return {name: tuple(devices) for name, devices in self._shape.claims.items()}
 
     @property
@@ -271,7 +274,7 @@ class RemoteContainer:
 
 
 class RemoteAdmission:
-    """The result of admitting a pod. ``Admission`` documents the members."""
+    """The result of admitting a pod. ``Admission`` documents the methods and properties."""
 
     def __init__(self, shape: shapes.Admission) -> None:
         """Internal: use ``MockKubeletClient.admit``."""
@@ -285,7 +288,7 @@ class RemoteAdmission:
 
     @property
     def pod(self) -> PodInfo:
-        """The description of the pod, immediately after its admission."""
+        """The pod as it was immediately after its admission."""
         return self.shape.pod
 
     @property
@@ -339,7 +342,7 @@ class RemoteAdmission:
 
 
 def manifest_text(source: Source, claims: ClaimSources | None = None) -> bytes:
-    """Return a pod's manifest and its ResourceClaims as text for a request.
+    """Return a pod's manifest and its ResourceClaims as text for the body of a request.
 
     Raises ManifestError if they cannot be written as JSON.
     """
@@ -360,7 +363,8 @@ def manifest_text(source: Source, claims: ClaimSources | None = None) -> bytes:
 
 
 def objects_text(source: ClaimSource) -> bytes:
-    """Return objects of structured claims as text for a request.
+    """Return claims, pools or device classes of the API ``devmgmtproto.k8s.io`` as text for the
+    body of a request.
 
     Raises InvalidObject if ``source`` is a text or file with an invalid object.
     """

@@ -179,7 +179,7 @@ def decode_query(operation: Operation[Any], query: Query) -> dict[str, Any]:
 
 def decode_body(operation: Operation[Any], body: bytes) -> Any:
     """Return the decoded body of a request. It is an instance of the type ``operation.body``, or a
-    text if the operation expects YAML or JSON text. Raises HttpError if the body is invalid."""
+    string if the operation expects YAML or JSON text. Raises HttpError if the body is invalid."""
     assert operation.body is not None
     if isinstance(operation.body, Text):
         return _text(body, operation.body)

@@ -8,9 +8,9 @@ these steps:
 2. It checks who sent the request (``access.Gate``).
 3. It finds the operation by path and method.
 4. It reads and checks the arguments (``request``).
-5. It calls the operation's function on a worker thread. Operations that call plugins have separate
-   threads (``Workers``), so an operation that lists or ends such calls never waits for them.
-6. It sends the result (``answer``). An error in any step becomes a problem response.
+5. It calls the operation's function on a worker thread. Operations that call plugins have threads
+   of their own (``Workers``), so a hanging plugin does not delay the operations without such calls.
+6. It sends the result (``answer``). If a step fails, it sends a ``Problem`` instead.
 
 Waits and streams use no thread while nothing happens. They get the events or calls of the kubelet
 from a feed (``feed``). A wait is checked again after each event or call that can end the wait. A

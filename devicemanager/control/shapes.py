@@ -1,8 +1,8 @@
 """JSON shapes of the control API, except those in the packages ``core`` and ``kubelet``.
 
 The OpenAPI document, the Go types and the options of ``devicemanager ctl`` are generated from these
-classes, with their docstrings and descriptions. The field ``schema`` of a response is the name of
-its shape, as in docs/json.md.
+classes, their docstrings and the descriptions of their fields. The field ``schema`` of a response
+is the name of its shape, as in docs/json.md.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class Node(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("no
 
 
 class NodeStatus(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("node-status")):
-    """Number of devices by resource, as in the node's status. A removed resource remains with 0."""
+    """Capacity and allocatable of the node, as numbers of devices by resource. A removed resource
+    remains with 0 devices."""
 
     capacity: dict[str, int]
     allocatable: dict[str, int]
@@ -333,7 +334,7 @@ class PendingCall(Struct, kw_only=True, frozen=True):
 class PendingCallList(
     Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pending-calls")
 ):
-    """Calls in progress, sorted by their start."""
+    """Calls in progress, sorted by start time."""
 
     items: list[PendingCall]
 
@@ -347,14 +348,14 @@ class ClaimResults(
 
 
 class Allocated(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("allocated")):
-    """Response to an Allocate call: the settings of each container response of the plugin."""
+    """Response to an Allocate call: the settings in each ContainerAllocateResponse."""
 
     containers: list[ContainerSettings]
 
 
 class Preferred(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("preferred")):
-    """Response to a GetPreferredAllocation call: device IDs in the plugin's order, one list for
-    each container response of the plugin."""
+    """Response to a GetPreferredAllocation call: the device IDs in each
+    ContainerPreferredAllocationResponse, in the plugin's order."""
 
     containers: list[list[str]]
 
@@ -431,7 +432,7 @@ class ExitContainer(Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
 
 
 class Allocate(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """An Allocate call for one container (ids) or for several (containers)."""
+    """An Allocate call. Set `ids` for one container, or `containers` for several."""
 
     resource: str
     ids: Annotated[list[str] | None, Meta(description="device IDs of one container")] = None
@@ -539,7 +540,7 @@ class Advance(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class SetFault(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A fault to set, as one line (spec) or as kind and options."""
+    """A fault to set: either its `spec`, or its `kind` and `options`."""
 
     spec: Annotated[str, Meta(description="such as reject-register:code=UNAVAILABLE,times=2")] = ""
     kind: str = ""

@@ -73,7 +73,8 @@ class _Resource:
     is_listed: bool = False
     """True if a plugin has sent a device list, or the checkpoint names the resource."""
     has_stopped: bool = False
-    """True if the resource was without a connected plugin at some time."""
+    """True once the resource has lost its last connected plugin, even if a plugin connects
+    later."""
     stopped_at: float | None = None
     last: EndpointInfo | None = None
     """The endpoint that serves the resource while no endpoint is connected. It is the endpoint that
@@ -108,7 +109,7 @@ class Endpoints:
     def __init__(
         self, *, several: bool = True, lists_of_all: bool = False, list_stays: bool = False
     ) -> None:
-        """Create an empty registry; the arguments select the behaviour of a kubelet version.
+        """Create an empty registry; the arguments select the rules of a kubelet version.
 
         Without ``several``, a resource has one plugin, and a new plugin replaces the old one
         (before v1.37). With ``lists_of_all``, the resource has the last list that any of its
@@ -224,9 +225,9 @@ class Endpoints:
         return self._replaced.get(endpoint) if self._lists_of_all else None
 
     def pop_replaced(self, endpoint: EndpointId) -> ResourceName | None:
-        """Return the resource of a replaced endpoint and forget the endpoint.
+        """Return the resource of a replaced endpoint, and delete the record of the endpoint.
 
-        Returns None if the endpoint was not replaced, or is already forgotten.
+        Returns None if the endpoint was not replaced, or if its record is already deleted.
         """
         return self._replaced.pop(endpoint, None)
 

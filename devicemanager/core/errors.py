@@ -35,7 +35,8 @@ class StartError(DeviceManagerError):
 class StopError(DeviceManagerError):
     """Error for a kubelet that has stopped but could not clean up, for example remove its files.
 
-    Also raised when a caller stops a server that an error had already stopped.
+    The ``stop`` method of a server also raises it if the server had already stopped because of an
+    error.
     """
 
 

@@ -163,8 +163,9 @@ EMPTY = DeviceList(_number({}), (), 0)
 def device_list_from(columns: Columns, previous: DeviceList = EMPTY) -> DeviceList:
     """Return the device list for a ListAndWatch response.
 
-    If an ID is repeated, the device has the health text and the NUMA nodes of its last row. But the
-    device may be allocated if any of its rows is healthy (``genericDeviceUpdateCallback``, v1.36).
+    The response can have several entries with the same ID. The device then has the health text and
+    the NUMA nodes of the last entry. But it may be allocated if any of the entries is healthy
+    (``genericDeviceUpdateCallback``, v1.36).
     The result shares the numbering of ``previous`` if both have the same IDs and topology.
     """
     before = previous.reported
@@ -217,7 +218,7 @@ class Changes:
 def changes(before: DeviceList, after: DeviceList) -> Changes:
     """Return the difference between two device lists.
 
-    The health of a device differs if the device may be allocated in only one of the lists.
+    The health of a device differs if one list allows its allocation and the other does not.
     """
     old, new = before.device_index, after.device_index
     if old is new:

@@ -129,7 +129,8 @@ class Draft:
     def __init__(self, pod: PodUid) -> None:
         self.pod = pod
         self.allocated: dict[ContainerName, dict[ResourceName, AllocatedDevices]] = {}
-        """Devices for which Allocate has returned; ``Ledger.commit`` turns them into entries."""
+        """Devices for which Allocate has returned, by container and resource. ``Ledger.commit``
+        adds them to the allocated devices."""
         self.reserved: dict[ResourceName, list[frozenset[DeviceId]]] = {}
 
     def __bool__(self) -> bool:
@@ -216,8 +217,8 @@ class Ledger:
         return frozenset(ids)
 
     def is_in_use(self, resource: ResourceName) -> bool:
-        """True if a device of the resource is in use, or an allocation of 0 devices names the
-        resource. With quirk Q4, also True after a failed allocation of the resource."""
+        """True if a device of the resource is in use, or a checkpoint contains an allocation
+        of 0 devices of the resource. With quirk Q4, also True after a failed allocation."""
         index = self._index.get(resource)
         return (
             (index is not None and bool(index.users))
@@ -248,10 +249,10 @@ class Ledger:
         return [] if index is None else sorted(index.users.keys() - device_index.index.keys())
 
     def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
-        """Return those of the given devices of a resource that are in use, as a dict. It maps the
-        UID of each pod to the IDs of the devices that this pod uses.
+        """Return a dict from pod UID to the set of devices in ``ids`` that the pod uses.
 
-        Kubelets with quirk Q8 ignore the resource: they search all resources for a device ID.
+        ``ids`` are IDs of devices of ``resource``. Pods that use none of them are left out.
+        With quirk Q8, the caller must search every resource for the IDs, as the kubelet does.
         """
         index = self._index.get(resource)
         found: dict[PodUid, set[DeviceId]] = {}
@@ -327,8 +328,8 @@ class Ledger:
             self._open = [each for each in self._open if each is not draft]
 
     def leak(self, draft: Draft) -> None:
-        """Close a draft, and free those of its devices for which Allocate has returned. All its
-        other devices stay in use (quirk Q4)."""
+        """Close a draft, but keep in use the devices for which Allocate has not returned
+        (quirk Q4). Free the draft's other devices."""
         leaked = Draft(LEAKED)
         for resource, ids in draft.without_response().items():
             self.reserve(leaked, resource, frozenset(ids))
@@ -370,11 +371,11 @@ class Ledger:
             self._pods.pop(draft.pod, None)
 
     def withdraw(self, draft: Draft, others: Iterable[Draft]) -> bool:
-        """Undo the draft of an interrupted admission.
+        """Undo the draft of an interrupted admission. Return True if devices of the draft were
+        already allocated.
 
-        The draft can be open, closed or only half closed. ``others`` are the drafts of all other
-        admissions in progress. Returns True if devices of the draft were already allocated. The
-        interrupt may have stopped an update of the devices in use, so they are counted again.
+        ``others`` are the drafts of all other admissions in progress. The interrupt may have
+        stopped an update of the ledger halfway, so ``recount`` is called with these drafts.
         """
         pod = self._pods.get(draft.pod, {})
         had_entries = False
@@ -395,15 +396,15 @@ class Ledger:
         return had_entries
 
     def recount(self, drafts: Iterable[Draft] = ()) -> None:
-        """Count the devices in use again: the allocated devices, and the devices reserved in
-        ``drafts``."""
+        """Compute from scratch which devices are in use: allocated devices, devices reserved in
+        ``drafts``, and leaked devices."""
         self._index = {}
         for pod, resource, ids in self._all_in_use(drafts):
             self._index.setdefault(resource, _Index()).add(pod, ids)
 
     def enter(self, draft: Draft, containers: Iterable[ContainerName]) -> None:
-        """Turn the devices that a dropped draft has for ``containers`` into allocated devices. With
-        quirk Q31, a rejected pod keeps these devices."""
+        """Allocate to ``containers`` the devices that they had in a draft. Call this after ``drop``
+        for a rejected pod: with quirk Q31, such a pod keeps its devices."""
         self.restore(
             (draft.pod, container, resource, allocated)
             for container in containers

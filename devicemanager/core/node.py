@@ -30,7 +30,7 @@ class Node:
 
     ``fixed`` has the node's resources other than devices (``cpu`` in milli-CPUs, ``memory``
     in bytes, ``pods``). A request for a device resource is compared with the number of allocatable
-    devices. A request for an unknown resource is ignored.
+    devices. A request for a resource that the node does not have is ignored.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class Node:
     ) -> None:
         """Create a node without pods.
 
-        With ``unknown_init_requests``, a pod is rejected if an init container requests an unknown
-        device resource, as in kubelets up to v1.30. With ``pod_level_requests``, the requests of
-        ``spec.resources`` replace those of the containers.
+        With ``unknown_init_requests``, a pod is rejected if an init container requests a device
+        resource that the node does not have, as in kubelets up to v1.30. With
+        ``pod_level_requests``, the requests of ``spec.resources`` replace those of the containers.
         """
         self._fixed = dict(fixed or {})
         self._unknown_init_requests = unknown_init_requests
@@ -61,7 +61,7 @@ class Node:
 
         Raises Rejected (``OutOf<resource>``) for the first resource that does not fit.
         The function ``devices`` returns the number of allocatable devices of a resource, or None
-        for an unknown resource. Unknown resources are not checked
+        if the node does not have the resource. Requests for such a resource are not checked
         (``removeMissingExtendedResources``, v1.32).
         """
         requests = self._requests(pod)
@@ -149,7 +149,8 @@ class NodeStatus:
         allocatable: Mapping[str, int],
         removed: Iterable[str] = (),
     ) -> None:
-        """Set the counts to ``capacity`` and ``allocatable``, and to 0 for ``removed`` resources.
+        """Update the counts of the resources in the arguments ``capacity`` and ``allocatable``. Set
+        the counts of ``removed`` resources to 0.
 
         All other resources keep their counts, even counts that an earlier kubelet instance set.
         """

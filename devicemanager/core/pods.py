@@ -65,7 +65,7 @@ class Container:
     image: str = attrs.field(default="", eq=False)
     """The image, shown in the pod's status; no decision depends on it."""
     restart_policy: RestartPolicy | None = None
-    """Restart policy of an app container; None for the pod's restart policy."""
+    """Restart policy of an app container; None if the pod's restart policy applies."""
     restart_rules: tuple[RestartRule, ...] = ()
     """Rules that are checked before ``restart_policy``."""
     restarts_on_resize: tuple[str, ...] = ()
@@ -93,8 +93,8 @@ class Pod:
     has_resources: bool = False
     """True if the pod has ``spec.resources`` (pod-level resources)."""
     pod_level_requests: Amounts = NO_ENTRIES
-    """``spec.resources.requests`` with its defaults, for the resources that the pod level supports.
-    Units are those of ``Container.requests``."""
+    """``spec.resources.requests`` for CPU, memory and hugepages, including requests that default to
+    the limits in ``spec.resources``. Units are those of ``Container.requests``."""
     backed: frozenset[tuple[ContainerName, ResourceName]] = frozenset()
     """Pairs of container and extended resource. The container gets this resource from a
     ResourceClaim, not from a plugin (``status.extendedResourceClaimStatus``)."""
@@ -157,8 +157,8 @@ class Pod:
         return attrs.evolve(self, containers=tuple(containers))
 
     def without_restart_rules(self) -> Pod:
-        """Return the pod without restart policies and rules of its containers, for a kubelet that
-        does not support them."""
+        """Return the pod without the restart policies and restart rules that its containers have,
+        for a kubelet that supports only the pod's restart policy."""
         if not any(each.restart_policy for each in self.containers):
             return self
         plain = (attrs.evolve(e, restart_policy=None, restart_rules=()) for e in self.containers)
@@ -233,11 +233,10 @@ def effective_request(pod: Pod, request_of: Callable[[Container], int]) -> int:
 
 
 def pod_requests(pod: Pod, amounts_of: Callable[[Container], Amounts]) -> Amounts:
-    """Return the pod's requests: the largest amount of each resource that it needs at any time.
+    """Return the largest amount of each resource that the pod needs at any time, sorted by
+    resource.
 
-    The result is sorted by resource.
-
-    ``amounts_of`` returns one container's limits or requests.
+    ``amounts_of`` returns one container's limits, or its requests.
     """
     # Most pods have one container; the general case below costs a closure per resource.
     if len(pod.containers) == 1 and not pod.init_containers:

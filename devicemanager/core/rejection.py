@@ -26,8 +26,9 @@ class Rejected(RequestError):
         only some kubelet versions reject the pod. Empty if all versions reject it."""
         self.explanation: AdmissionExplanation | None = None
         self.undecided = False
-        """True if the search for the devices of the pod's claims stopped at a limit, so it is not
-        known whether they fit. These are claims of the API ``devmgmtproto.k8s.io``, not of DRA."""
+        """True if the search for devices for the pod's claims stopped at a limit, so it is unknown
+        whether suitable devices exist. The claims are of the API ``devmgmtproto.k8s.io``, not of
+        DRA."""
         super().__init__(f"{reason}: {message}")
 
 

@@ -19,12 +19,12 @@ class Responses:
     log: str = ""
     """Text that each container logs after its start."""
     exec_output: str | None = None
-    """Standard output of each command; None if commands are rejected."""
+    """Standard output of each command that is run with exec; None if exec is rejected."""
     exec_exit_code: int = 0
-    """Exit code of each command."""
+    """Exit code of each command that is run with exec."""
     port_forward: str | None = None
     """Text that each forwarded connection receives; None if connections are rejected."""
 
 
 NO_RESPONSES: Final = Responses()
-"""Responses with an empty log. Commands and forwarded connections are rejected."""
+"""Responses with an empty log. Exec and port-forward are rejected."""

@@ -109,8 +109,8 @@ class RunOptions:
 
     The settings of one resource keep the plugin's order, because a runtime applies mounts,
     devices and CDI names in that order. Resources, environment variables and annotations are
-    sorted by name; their order in the kubelet is random. Typed filesystem devices are part of
-    ``devices``.
+    sorted by name; their order in the kubelet is random. ``devices`` also has the
+    ``filesystem_devices`` of ``ContainerSettings``.
     """
 
     envs: Mapping[str, str] = attrs.field(factory=dict)

@@ -74,9 +74,9 @@ def allocated_resources_status(
 
 
 def device_health(devices: DeviceList | None, id_: DeviceId) -> Health:
-    """Return the present health of a device. ``devices`` is the current list of its resource.
+    """Return the health of the device ``id_`` in ``devices``, the device list of its resource.
 
-    The health is Unknown if the list does not have the device.
+    The health is Unknown if the list does not contain the device, or if ``devices`` is None.
     """
     number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:

@@ -59,7 +59,8 @@ class Amount:
         raise ValueError(f"invalid usage {text[:60]!r}: use a percentage up to 100%, such as 80%")
 
     def of(self, request: float) -> float:
-        """Return the amount that a container with this request uses."""
+        """Return the used amount, in cores or bytes. ``request`` is the container's request in the
+        same unit."""
         return self.value * request if self.is_share else self.value
 
 
@@ -101,20 +102,24 @@ class PodUsage:
     since: float = 0.0
     """Time since which ``usage`` applies, in seconds since the epoch."""
     before: Mapping[ContainerName, float] = _NONE
-    """CPU time in seconds that each container had used until the time ``since``, by container. Only
-    containers that were running at this time are included."""
+    """CPU time in seconds that each container had used by the time ``since``, by container name.
+    Contains only the containers that were running at this time."""
 
     def cpu_seconds(self, container: Container, started_at: float, now: float) -> float:
-        """Return the CPU time of a container since its start, in seconds."""
+        """Return the CPU time that a container has used from ``started_at`` to ``now``, in seconds.
+
+        ``started_at`` and ``now`` are in seconds since the epoch.
+        """
         before = self.before.get(container.name, 0.0) if started_at <= self.since else 0.0
         return before + self.usage.cores(container) * max(0.0, now - max(started_at, self.since))
 
     def changed(
         self, usage: Usage, running: Iterable[tuple[Container, float]], now: float
     ) -> PodUsage:
-        """Return the usage of the pod if the containers use ``usage`` from the time ``now`` on.
+        """Return a new ``PodUsage``, in which the pod has ``usage`` from the time ``now`` on.
 
-        ``running`` has the pod's running containers with their start times.
+        ``running`` has each running container of the pod with its start time. All times are in
+        seconds since the epoch.
         """
         before = {each.name: self.cpu_seconds(each, at, now) for each, at in running}
         return PodUsage(usage, now, before)

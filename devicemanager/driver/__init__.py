@@ -13,8 +13,8 @@ Out: ResourceSlices, both sockets with all API versions, CDI files, responses th
 
 :class:`DriverServer` owns the parts, each on its own thread: ``keeping`` serves the sockets,
 ``publishing`` writes the slices that ``slices`` computes, and ``health`` reports health. ``claims``
-handles the kubelet's calls, with ``checkpoint``, ``cdi`` and ``metadata``. ``services`` and
-``sockets`` work with any implementation, including ``simulated``.
+handles the kubelet's calls, with ``checkpoint``, ``cdi`` and ``metadata``. The simulated driver
+(``simulated``) also uses ``services`` and ``sockets``.
 
 Invariants:
 * Calls for claims are handled one at a time, even by two instances of a driver.

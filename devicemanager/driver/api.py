@@ -1,6 +1,8 @@
 """Requests of a driver to the API server: its Node, its ResourceSlices, and ResourceClaims.
 
-Objects have the form of ``resource.k8s.io/v1``. The newest version that the server has is used.
+Requests use the newest version of ``resource.k8s.io`` that the server has. ``slices``, ``create``
+and ``replace`` convert ResourceSlices from and to v1. ``claim`` and ``watch`` do not convert
+objects.
 """
 
 from __future__ import annotations
@@ -67,8 +69,8 @@ class ResourceApi:
     def claim(self, namespace: str, name: str) -> JsonObject | None:
         """Return a ResourceClaim; None if it does not exist.
 
-        Retry for up to 20 s while the server is unavailable, or until the client is closed. Then
-        raises Unavailable.
+        If the server is unavailable, the request is repeated for up to 20 s. Raises Unavailable
+        after this time, or earlier if the client is closed.
         """
         path = f"/apis/{GROUP}/{self.version}/namespaces/{namespace}/resourceclaims/{name}"
         try:

@@ -22,8 +22,8 @@ __all__ = ["Driver", "Resources", "offers_health"]
 _log = logging.getLogger(__name__)
 
 Resources: TypeAlias = DriverResources | Iterable[Device | str]
-"""All pools of a driver (``DriverResources``), or only devices. Devices without a pool form one
-pool with the node's name."""
+"""Type of the devices that a driver publishes: pools of devices (``DriverResources``), or only
+devices or device names. Devices without a pool form one pool with the node's name."""
 
 
 class Driver(ABC):
@@ -56,7 +56,7 @@ class Driver(ABC):
         For a repeated request, the framework responds with the stored result. It calls this method
         again for a claim only if the method failed, the process ended before the result was stored,
         or the node was rebooted. If the method raises, the pod waits and the kubelet retries. Raise
-        ClaimError to choose the message.
+        ClaimError to choose the error message that the kubelet receives.
         """
 
     def unprepare(self, claim: Claim) -> None:  # noqa: B027 - a hook that many drivers leave empty
@@ -114,7 +114,7 @@ class NewestResources:
 
     @property
     def newest(self) -> Resources | None:
-        """Newest resources; None before the first call of ``publish``."""
+        """The newest devices; None if the driver has not provided any devices yet."""
         return self._newest
 
     def publish(self, resources: Resources) -> None:

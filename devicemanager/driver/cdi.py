@@ -31,10 +31,11 @@ class CdiFiles:
         return f"{self.kind}={name}"
 
     def contents(self, uid: str, devices: Mapping[str, Mapping[str, Any]]) -> dict[Path, str]:
-        """Return the path and the content of a claim's file, as a dict with one entry.
+        """Return a dict from the path of a claim's CDI file to its JSON text. If no device has
+        edits, the claim needs no file and the dict is empty.
 
-        ``devices``: the ``containerEdits`` of CDI, by device name. Devices without edits are
-        omitted, because runtimes reject them. If no device has edits, the dict is empty.
+        ``devices`` maps each device name to the device's ``containerEdits`` of CDI. Devices
+        without edits are omitted, because runtimes reject them.
         """
         edits = {name: dict(each) for name, each in devices.items() if each}
         if not edits:
@@ -47,7 +48,8 @@ class CdiFiles:
         return {self.path(uid): json.dumps(content, indent=2)}
 
     def remove(self, uid: str) -> None:
-        """Remove the file of a claim; do nothing if it does not exist. Raises OSError."""
+        """Remove the file of a claim; do nothing if it does not exist. Raises OSError if the file
+        cannot be removed."""
         self.path(uid).unlink(missing_ok=True)
 
 

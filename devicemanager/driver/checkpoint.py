@@ -45,7 +45,7 @@ class Entry:
     boot: str
     """ID of the boot in which the claim was prepared."""
     devices: tuple[StoredDevice, ...] | None = None
-    """Prepared devices; None while the author's ``prepare`` runs and after it failed."""
+    """Prepared devices; None until the driver's method ``prepare`` has succeeded."""
     files: Mapping[str, str] = attrs.field(factory=dict)
     """Contents of the claim's CDI and metadata files, by path."""
 

@@ -66,8 +66,8 @@ class ClaimService:
         """Create the service.
 
         ``metadata`` provides the metadata files of devices; if it is None, no such files are
-        written. The function ``published`` returns the attributes that a device has in the
-        published slices, or None if no slice has the device.
+        written. The function ``published`` returns the attributes of a device that the driver
+        publishes, or None if the driver does not publish the device.
         """
         self._name = name
         self._driver = driver
@@ -115,11 +115,11 @@ class ClaimService:
         return response
 
     def reclaim(self) -> None:
-        """Unprepare claims that were deleted while the driver did not run.
+        """Unprepare claims whose ResourceClaim was deleted while the driver did not run.
 
-        This is safe: a claim that a pod uses cannot be deleted. Claims stay prepared if the API
-        server is unavailable. Raises ClaimError if a claim cannot be unprepared, and OSError if a
-        file cannot be read or locked.
+        This is safe: a ResourceClaim that a pod uses cannot be deleted. Claims stay prepared if the
+        API server is unavailable. Raises ClaimError if a claim cannot be unprepared, and OSError if
+        a file cannot be read or locked.
         """
         with self._lock.held():
             entries = tuple(self._checkpoint.entries())
@@ -244,7 +244,9 @@ class ClaimService:
                 self._metadata.remove(claim)
             self._checkpoint.remove(claim.uid)
         except OSError as error:
-            raise ClaimError(f"cannot remove {error.filename}: {error.strerror}") from error
+            raise ClaimError(
+                f"cannot remove or update {error.filename}: {error.strerror}"
+            ) from error
 
 
 def _check_caller(context: grpc.ServicerContext) -> None:

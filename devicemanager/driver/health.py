@@ -31,8 +31,8 @@ _DEFAULT_TIMEOUT = 30
 def health_message(device: DeviceHealth, pool: str, seconds: float) -> health_api.DeviceHealth:
     """Return the protobuf message with the health of a device.
 
-    ``pool``: name of the pool, if the device does not name its pool. ``seconds``: Unix time of the
-    check.
+    ``pool``: name of the default pool, for a device without a pool name. ``seconds``: Unix time of
+    the health check.
     """
     return health_api.DeviceHealth(
         device=health_api.DeviceIdentifier(
@@ -78,7 +78,7 @@ class HealthReports:
         self._number = 0
 
     def start(self) -> None:
-        """Start the thread. It ends after the event ``stopping`` is set."""
+        """Start the thread. It ends after the constructor's event ``stopping`` is set."""
         threading.Thread(target=self._run, name="health of devices", daemon=True).start()
 
     def _run(self) -> None:

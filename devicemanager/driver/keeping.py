@@ -1,7 +1,7 @@
 """Maintain a driver's sockets: serve them again if a socket file was removed.
 
-When a kubelet starts, it finds the existing sockets, so the driver does nothing. But the kubelet's
-directory can be recreated, and another program can remove a socket.
+A restarted kubelet finds the existing sockets without help. But the kubelet's directory can be
+recreated, and another program can remove a socket.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class SocketKeeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop serving, and wait for the thread. Set the event ``stopping`` first."""
+        """Stop serving, and wait for the thread.
+
+        The caller must first set the event ``stopping`` that it passed to the constructor.
+        """
         self._notifier.notify()
         if self._thread.is_alive():
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Serialize the calls of the kubelet, within a process and between instances of a driver."""
+"""Serialize the kubelet's calls to a driver, across the threads and instances of the driver."""
 
 from __future__ import annotations
 

@@ -59,9 +59,9 @@ class SlicePublisher:
     ) -> None:
         """Create the publisher; ``start`` starts its threads.
 
-        ``report`` is called with each error, and with the task that failed
-        (``Driver.handle_error``). The function ``unhealthy`` returns pool and name of each device
-        that gets the taint of unhealthy devices.
+        ``report`` is called with each error and a description of the failed task. The function
+        ``unhealthy`` returns the devices that get the taint for unhealthy devices, as pairs of pool
+        name and device name.
         """
         self._api = api
         self._driver = driver
@@ -77,17 +77,24 @@ class SlicePublisher:
         self._failures = 0
         self._owner: dict[str, Any] | None = None
         self._stored: dict[str, Spec] = {}
-        """Specs from which the server dropped fields, in the form that the server stores. The keys
-        are the wanted specs, as JSON text."""
+        """Specs that the API server stored without some fields. The keys are the specs that were
+        sent, as JSON text."""
 
     def start(self) -> None:
-        """Start the threads. To end them, set the event ``stopping`` and call ``notify``."""
+        """Start the threads.
+
+        To end them, set the constructor's event ``stopping``, close the API client, and call
+        ``notify``.
+        """
         self._resources.call_on_change(self.notify)
         for target in (self._run, self._watch):
             threading.Thread(target=target, name=f"slices of {self._driver}", daemon=True).start()
 
     def notify(self) -> None:
-        """Compare the wanted slices with those of the API server now, on the publisher's thread."""
+        """Make the publisher's thread compare the wanted slices with those of the API server now.
+
+        Does not wait for the result.
+        """
         self._changed.notify()
 
     def wait_published(self, timeout: float) -> bool:

@@ -145,9 +145,8 @@ class DriverServer:
 
     @property
     def registration_status(self) -> tuple[bool, str] | None:
-        """The kubelet's last registration status: True if registered, and the error text.
-
-        None before the first status.
+        """The kubelet's last registration status, as a pair: True if registered, and the error
+        text. None before the first status.
         """
         return self.sockets.statuses[-1] if self.sockets.statuses else None
 

@@ -45,7 +45,9 @@ Report = drahealth_v1.NodeWatchResourcesResponse
 
 
 class Services(Protocol):
-    """Methods that a driver implements, with the messages of v1. A method can abort its gRPC call.
+    """Methods that a driver implements, with the protobuf messages of the API version v1.
+
+    A method can abort its gRPC call.
 
     ``add_services`` serves these methods in all API versions.
     """

@@ -87,7 +87,7 @@ def tainted(driver: str, name: str, pool: Pool, unhealthy: Container[tuple[str, 
 
 
 def without_taint(driver: str, spec: Spec) -> Spec:
-    """Return a spec without the taint of unhealthy devices."""
+    """Return a spec in which no device has the driver's taint for unhealthy devices."""
     key = unhealthy_taint(driver).key
 
     def without(device: dict[str, Any]) -> dict[str, Any]:
@@ -180,8 +180,8 @@ class Changes:
 
     replaced: list[Slice] = attrs.field(factory=list)
     created: list[tuple[int, Spec]] = attrs.field(factory=list)
-    """Specs to create, with their position in the pool. The name of a slice begins with the
-    position, because allocators use slices in the order of their names."""
+    """Slices to create, as pairs of the position in the pool and the spec. The name of a slice
+    begins with the position, because allocators use slices in the order of their names."""
     deleted: list[Slice] = attrs.field(factory=list)
 
     def __bool__(self) -> bool:
@@ -212,9 +212,10 @@ def plan(
     existing: Iterable[Slice],
     equal: Callable[[Spec, Spec], bool] = lambda one, other: comparable(one) == comparable(other),
 ) -> Changes:
-    """Return the changes from the existing to the wanted slices. ``wanted``: specs by pool.
+    """Return the changes that turn the existing slices into the wanted slices.
 
-    ``equal`` compares a wanted spec with an existing one.
+    ``wanted``: the specs of each pool, by pool name. ``equal`` is called with a wanted spec and the
+    spec of an existing slice. It returns True if the slice need not change.
     """
     by_pool: dict[str, list[Slice]] = {name: [] for name in wanted}
     for slice_ in sorted(existing, key=lambda each: str(each["metadata"]["name"])):

@@ -56,7 +56,10 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
             return self._changed.wait_for(self.are_reachable, timeout)
 
     def start(self) -> None:
-        """Serve both sockets. Raises OSError if a socket cannot be created."""
+        """Serve the registration socket and the service socket.
+
+        Raises OSError if a socket cannot be created.
+        """
         try:
             # Serve the service socket first: the kubelet calls it right after the registration.
             self.start_service()

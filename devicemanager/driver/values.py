@@ -101,9 +101,9 @@ class Device:
     """Device that a driver publishes. Its ``name`` must stay the same after restarts.
 
     ``attributes``: names without a domain are in the driver's domain. ``capacity``: quantities such
-    as ``{"memory": "40Gi"}``. ``consumes``: amounts that the device takes from the pool's counters,
-    by counter set and counter. ``fields``: further fields of the API's Device as in JSON, such as
-    ``allowMultipleAllocations``.
+    as ``{"memory": "40Gi"}``. ``consumes``: amounts that the device takes from the pool's shared
+    counters, in the form ``{"<counter set>": {"<counter>": "40Gi"}}``. ``fields``: further fields
+    of the API's Device as in JSON, such as ``allowMultipleAllocations``.
     """
 
     name: str = attrs.field(validator=_device_name)
@@ -134,8 +134,8 @@ class Pool:
     """Pool: devices that a driver publishes together. In ``devices``, a name stands for a device
     without properties.
 
-    ``counters``: quantities of the shared counters for partitionable devices, by counter set and
-    counter.
+    ``counters``: quantities of the shared counters for partitionable devices, in the form
+    ``{"<counter set>": {"<counter>": "40Gi"}}``.
     """
 
     devices: tuple[Device, ...] = attrs.field(default=(), converter=_devices)
@@ -163,7 +163,8 @@ class AllocatedDevice:
     """True if the claim may use a device that is allocated to another claim."""
     consumed_capacity: Mapping[str, str] = attrs.field(factory=dict)
     parameters: tuple[Mapping[str, Any], ...] = ()
-    """Opaque parameters for this driver. Later entries override earlier ones."""
+    """Opaque parameters for this driver, first from the DeviceClass, then from the claim. Later
+    parameters override earlier ones."""
 
     def prepared(
         self,
@@ -201,8 +202,8 @@ class Claim:
 def _only_cdi(_instance: object, _attribute: object, settings: ContainerSettings) -> None:
     if settings.annotations or settings.typed_devices:
         raise ValueError(
-            "a prepared device has annotations or typed devices, which CDI lacks: use envs, "
-            "mounts, devices and cdi_devices"
+            "invalid settings of a prepared device: CDI supports no annotations and no "
+            "typed_devices: use envs, mounts, devices and cdi_devices"
         )
 
 

@@ -51,8 +51,7 @@ class EventKind(StrEnum):
     REGISTRATION_REJECTED = "registration-rejected"
     """A plugin that called Register, or that the plugin watcher found, was not registered."""
     REPLACED = "replaced"
-    """A plugin registered in place of another plugin, or again in place of its own older
-    registration."""
+    """A new registration for a resource replaced an older one, of the same or another plugin."""
     PROMOTED = "promoted"
     """The plugin that served a resource disconnected, and another registered plugin serves it
     now."""
@@ -110,11 +109,11 @@ class EventKind(StrEnum):
     CHECKPOINT_FAILED = "checkpoint-failed"
     """The checkpoint could not be written or read."""
     CHECKPOINT_SET_ASIDE = "checkpoint-set-aside"
-    """A corrupt checkpoint was renamed, and the kubelet starts without one."""
+    """A corrupt checkpoint was renamed, and the kubelet starts without it."""
     PROCESS_STARTED = "process-started"
-    """A plugin process that a test supervises was started."""
+    """A test's plugin process was started."""
     PROCESS_ENDED = "process-ended"
-    """A plugin process that a test supervises exited."""
+    """A test's plugin process exited."""
     POOL_PUBLISHED = "pool-published"
     """A driver published a pool of devices for structured claims."""
     CLAIM_ALLOCATED = "claim-allocated"
@@ -126,15 +125,15 @@ class EventKind(StrEnum):
     CLAIM_DEVICE_GONE = "claim-device-gone"
     """A device that is allocated to a structured claim is no longer in any pool."""
     CLAIM_UNKNOWN = "claim-unknown"
-    """A pod names structured claims, but the node has no pools, classes or claims. The pod runs
-    without claims."""
+    """A pod refers to structured claims, but the node has no structured claims, device pools or
+    device classes. The pod runs without its claims."""
     CLAIMS_LOADED = "claims-loaded"
     """The file of structured claims was read at startup."""
     CLAIMS_FAILED = "claims-failed"
     """The file of structured claims could not be written, or a driver could not unprepare the
     devices of a claim."""
     CLAIMS_SET_ASIDE = "claims-set-aside"
-    """A corrupt file of structured claims was renamed, and no device is allocated to a claim."""
+    """A corrupt file of structured claims was renamed, and all their allocations are lost."""
     DRIVER_REGISTERED = "driver-registered"
     """An instance of a DRA driver registered."""
     DRIVER_CONNECTED = "driver-connected"
@@ -158,13 +157,13 @@ class EventKind(StrEnum):
     DRA_STATE_FAILED = "dra-state-failed"
     """The file ``dra_manager_state`` or ``dra_health_state`` could not be written."""
     DRA_STATE_SET_ASIDE = "dra-state-set-aside"
-    """A corrupt file ``dra_manager_state`` was renamed, and the kubelet starts without one."""
+    """A corrupt file ``dra_manager_state`` was renamed, and the kubelet starts without it."""
     POD_UNSCHEDULABLE = "pod-unschedulable"
     """The scheduler of a test's API server (``ApiNode``) finds no node for a pod."""
     DRA_OBJECTS_CHANGED = "dra-objects-changed"
-    """A DRA object was created, changed or deleted. If the kubelet uses an API server, the object
-    is a ResourceSlice of the node. Otherwise it is a ResourceClaim, ResourceSlice, DeviceClass or
-    ResourceClaimTemplate, which the kubelet keeps in memory."""
+    """A DRA object was created, changed or deleted. With an API server, this event reports only
+    ResourceSlices of the node. Without one, it reports the ResourceClaims, ResourceSlices,
+    DeviceClasses and ResourceClaimTemplates in the kubelet's memory."""
     WATCH_DROPPED = "watch-dropped"
     """A watch of the Pods API ended, because its client read too slowly."""
     FAULT = "fault"

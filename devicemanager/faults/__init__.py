@@ -15,7 +15,7 @@ the module of that code declares with ``implements`` which effects it carries ou
 
 Invariants:
 * This package only decides which faults fire; other packages carry them out. It uses no gRPC,
-  sockets or subprocesses (``[tool.rooms]``).
+  sockets or subprocesses (``[tool.rooms]`` in ``pyproject.toml`` enforces this).
 * A kind runs only the code of its effect. An effect without code is an error at import.
 * Whether a fault fires depends on counters and a seed, never on time. If a test is repeated with
   the same seed and the same calls, the same faults fire.

@@ -49,10 +49,9 @@ COMMON = (
 AT = Option(
     "at",
     choice(*_AT),
-    "only for actions: when the action is executed. `now` means when the fault is set. Any other "
-    "value is the name of an injection point or of a call. The action is then executed when the "
-    "kubelet reaches this point or makes this call: once, or up to `times` times if `times` is "
-    f"given. The names are {', '.join(_AT[1:-1])} and {_AT[-1]}",
+    "only for actions: when the action is executed. `now` means when the fault is set. All other "
+    "values are injection points and calls, which the section Actions describes: "
+    f"{', '.join(_AT[1:-1])} and {_AT[-1]}",
     NOW,
 )
 """Option that only actions have. An action is a fault that acts on the kubelet as a whole, such as
@@ -94,11 +93,11 @@ class Fault:
     times: int | None = None
     """Maximum number of times that the fault fires; None for no limit."""
     after: int = 0
-    """Number of matches that the fault ignores before it can fire."""
+    """Number of matches (see ``Fault``) that the fault ignores before it can fire."""
     probability: float = 1.0
-    """Probability that the fault fires at a match."""
+    """Probability that the fault fires when it matches (see ``Fault``)."""
     seed: int | None = None
-    """Seed for the probability; None to use ``FaultRegistry.seed``."""
+    """Seed of the random numbers for ``probability``; None to use ``FaultRegistry.seed``."""
     resource: str | None = None
     """The only resource or DRA driver for which the fault fires; None for all."""
     plugin: str | None = None

@@ -18,40 +18,42 @@ __all__ = ["NO_CONTEXT", "Effect", "FaultContext", "InjectionPoint", "implements
 class InjectionPoint(StrEnum):
     """A place in the kubelet's code where a fault can fire.
 
-    Each injection point names the module in ``devicemanager.kubelet`` that contains it.
+    The docstring of each member names the module in ``devicemanager.kubelet`` that contains the
+    place.
     """
 
     REGISTER = "register"
-    """A Register call was received and is not checked yet. (``registration.server``)"""
+    """A Register call was received and is not checked yet. Module: ``registration.server``."""
     REGISTERED = "registered"
-    """A plugin was registered; its ListAndWatch stream is not open, and Register has no
-    response yet. Only actions fire here. (``registration.registrar``)"""
+    """A plugin was registered. Its ListAndWatch stream is not open yet, and the response to
+    Register was not sent yet. Only actions fire here. Module: ``registration.registrar``."""
     NOTIFICATION = "notification"
-    """A plugin found by the watcher is about to be registered and notified.
-    (``registration.watcher``)"""
+    """The plugin watcher has found a plugin and called GetInfo. The registration and the call of
+    NotifyRegistrationStatus follow. Module: ``registration.watcher``."""
     LIST = "list"
     """A ListAndWatch response that differs from the previous one was received and is not
-    applied yet. (``registration.fault_injection``)"""
+    applied yet. Module: ``registration.fault_injection``."""
     CALL = "call"
-    """A call to a plugin is about to be made, or was answered.
-    (``registration.fault_injection``)"""
+    """A call to a plugin is about to be made, or the plugin has responded to it. Module:
+    ``registration.fault_injection``."""
     CHECKPOINT = "checkpoint"
-    """The checkpoint or ``dra_manager_state`` is about to be written. (``checkpoint_faults``)"""
+    """The checkpoint or ``dra_manager_state`` is about to be written. Module:
+    ``checkpoint_faults``."""
     START = "start"
-    """The kubelet starts and has not read its checkpoint yet. (``checkpoint_faults``)"""
+    """The kubelet starts and has not read its checkpoint yet. Module: ``checkpoint_faults``."""
     POD_RESOURCES = "pod-resources"
-    """A PodResources call was received. (``pod_resources``)"""
+    """A PodResources call was received. Module: ``pod_resources``."""
     PODS_API = "pods-api"
-    """A call to the Pods API was received. (``pods_api``)"""
+    """A call to the Pods API was received. Module: ``pods_api``."""
 
 
 class Effect(Enum):
     """What a fault does when it fires, such as failing a call to a plugin.
 
-    Each effect has an injection point, except actions. An *action* acts on the kubelet as a whole.
-    The option ``at`` of its fault names the injection point or the call at which the action is
-    executed. Without ``at``, the action is executed when the fault is set.
-    ``kubelet.process_faults`` implements actions.
+    Each effect belongs to one injection point: the place in the kubelet's code where the effect
+    happens. Only the effects of actions have no injection point. An *action* is a fault that acts
+    on the kubelet as a whole, such as a restart. ``Fault.at`` says when an action is executed.
+    ``kubelet.process_faults`` implements the effects of actions.
     """
 
     # The texts only keep the members distinct: an enum merges members with equal values.

@@ -78,7 +78,8 @@ def _number(value: Any) -> float:
 
 
 def seconds(value: Any) -> float:
-    """Return a value as a number of seconds, at least 0. Raises ValueError for any other value."""
+    """Convert an option's value to a number of seconds, at least 0. Raises ValueError for any other
+    value."""
     number = _number(value)
     if not 0 <= number <= _MOST:
         raise ValueError("a number of seconds, at least 0")
@@ -101,8 +102,8 @@ def whole(least: int) -> Read:
 
 
 def probability(value: Any) -> float:
-    """Return a value as a probability, above 0 and at most 1. Raises ValueError for any other
-    value."""
+    """Convert an option's value to a probability, above 0 and at most 1. Raises ValueError for any
+    other value."""
     number = _number(value)
     if not 0 < number <= 1:
         raise ValueError("a number above 0, at most 1")  # 0 would be a fault that never fires
@@ -110,7 +111,8 @@ def probability(value: Any) -> float:
 
 
 def text(value: Any) -> str:
-    """Return a value that is a text of one line. Raises ValueError for any other value."""
+    """Return an option's value unchanged if it is a text of one line. Raises ValueError for any
+    other value."""
     if not isinstance(value, str) or "\n" in value:
         raise ValueError("a text of one line")
     return value

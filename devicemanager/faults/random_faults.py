@@ -23,7 +23,10 @@ plugin could not succeed."""
 
 
 def chaos(seed: int) -> tuple[Fault, ...]:
-    """Choose 6 to 12 faults of different kinds from a seed, each with a probability."""
+    """Return 6 to 12 faults of different kinds, chosen at random. Each fault has a probability.
+
+    The same ``seed`` always gives the same faults.
+    """
     # A text as seed, so that other uses of the same number do not draw the same values.
     source = random.Random(f"chaos/{seed}")
     names = sorted(kind.name for kind in KINDS.values() if kind.chaos is not None)

@@ -1,8 +1,10 @@
 """The faults that are set, and which of them fire at an injection point.
 
-Whether a fault fires depends only on the seed and on counters: how often the fault has matched and
-fired so far. For a fault with a probability, the matches of each resource are counted separately.
-The same sequence of matches therefore has the same outcome, regardless of timing.
+A fault *matches* when the kubelet reaches the fault's injection point for a plugin and a call that
+the fault's options select. Whether the fault then fires depends only on the seed and on counters:
+how often the fault has matched and fired so far. For a fault with a probability, the matches of
+each resource are counted separately. The same sequence of matches therefore has the same outcome,
+regardless of timing.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ class FaultRegistry:
         self._latest = 0
         self._is_stopping = False
         self.armed: Mapping[InjectionPoint, tuple[Entry, ...]] = {}
-        """Internal: faults that can fire, by injection point. Read without the lock."""
+        """Internal: mapping from injection points to the faults that can still fire there.
+        Injection points read the mapping without the lock."""
 
     # -- setting ---------------------------------------------------------------------
 
@@ -88,8 +91,8 @@ class FaultRegistry:
         returns. Two kinds also act later, by the kubelet's clock: ``restart-twice`` restarts the
         kubelet a second time, and ``away`` starts the stopped kubelet again.
 
-        Raises FaultError, which names the choices, for an invalid fault. Errors of an action are
-        raised, too.
+        Raises FaultError for an invalid fault; the error names the valid choices. If an action is
+        executed and fails, its error is raised.
         """
         # Not at the top: a kubelet without faults does not load the table of kinds.
         from devicemanager.faults.states import Entry
@@ -168,11 +171,12 @@ class FaultRegistry:
     def at(
         self, point: InjectionPoint, context: FaultContext = NO_CONTEXT, *, start: bool = True
     ) -> tuple[Fired, ...]:
-        """Internal: return the faults that fire now, in the order in which they were set.
+        """Internal: return the faults that fire at an injection point now.
 
-        Each fault is published as an event. If ``start`` is true, this method starts the faults
-        that are actions, on another thread. If ``start`` is false, the caller must start these
-        faults with ``Fired.start``.
+        The faults are in the order in which they were set. ``context`` has the plugin and the call
+        for which the kubelet has reached the injection point. This method publishes one event for
+        each fault that fires. If ``start`` is true, it also starts those faults that are actions,
+        on another thread. Otherwise, the caller must start them with ``Fired.start``.
         """
         firing = []
         with self._lock:
@@ -307,6 +311,6 @@ def as_fault(fault: FaultSource, options: Mapping[str, Any]) -> Fault:
         converted = Fault.from_data(fault)
     if options:
         raise FaultError(
-            f"cannot add options to the fault {converted}: pass its kind and all of its options"
+            f"cannot add options to the fault {converted}: pass its kind and all options instead"
         )
     return converted

@@ -62,7 +62,8 @@ class Entry:
     seen: int = 0
     fired: int = 0
     matches: Counter[str | None] = attrs.field(factory=Counter)
-    """Number of matches by resource; their sum is ``seen``."""
+    """Mapping from resource names to numbers of matches; the sum of the numbers is ``seen``. The
+    key is None for matches without a resource."""
     holds: set[Hold] = attrs.field(factory=set)
     prepared: Any = None
     """The data that ``Actions.prepare`` collected when the fault was set."""
@@ -80,7 +81,7 @@ class Entry:
         return fault.point is not InjectionPoint.CALL or fault.phase == context.phase
 
     def fires(self, context: FaultContext, seed: int) -> bool:
-        """Count a match. Return True if the fault fires."""
+        """Count a match of the fault. Return True if the fault fires at this match."""
         fault = self.fault
         self.seen += 1
         self.matches[context.resource] += 1
@@ -103,7 +104,7 @@ class Hold:
     """Delay of a call or a stream. ``release`` or ``cancel`` ends the delay. Thread-safe."""
 
     def __init__(self, ended: Callable[[Hold], None] | None = None) -> None:
-        """``ended`` is called when the delay ends, whether it is released or cancelled."""
+        """``ended`` is called with this object when ``release`` or ``cancel`` ends the delay."""
         self._ended = ended
         # Guards _callbacks and is_over.
         self._lock = threading.Lock()
@@ -118,7 +119,7 @@ class Hold:
             self._cancel = clock.call_at(clock.monotonic() + seconds, self.release)
 
     def on_release(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the delay is released, or now if the delay is over."""
+        """Call ``callback`` when ``release`` is called, or now if the delay has already ended."""
         with self._lock:
             if not self.is_over:
                 self._callbacks.append(callback)
@@ -130,8 +131,11 @@ class Hold:
         self._end(call=True)
 
     def cancel(self) -> None:
-        """End the delay without calling any callback. Threads that are already in ``wait`` stay
-        blocked."""
+        """End the delay without calling any callback.
+
+        Do not call this method while a thread is blocked in ``wait``: the thread would stay
+        blocked.
+        """
         self._end(call=False)
 
     def _end(self, call: bool) -> None:
@@ -149,7 +153,10 @@ class Hold:
             callback()
 
     def wait(self) -> None:
-        """Block the calling thread until the delay is released."""
+        """Block the calling thread until ``release`` is called.
+
+        Return immediately if the delay has already ended.
+        """
         # Each call has its own threading.Event, so any number of threads can wait.
         over = threading.Event()
         self.on_release(over.set)

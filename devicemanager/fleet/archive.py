@@ -116,5 +116,7 @@ def _decoded(files: Mapping[str, bytes], name: str, source: str, kind: type) -> 
     except (ValueError, RecursionError) as error:
         raise FleetError(f"{source}: {name}: {error}") from None
     if not isinstance(found, kind):
-        raise FleetError(f"{source}: {name}: expected a JSON {kind.__name__}")
+        raise FleetError(
+            f"{source}: {name}: expected a JSON {'list' if kind is list else 'object'}"
+        )
     return found

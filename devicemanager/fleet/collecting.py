@@ -32,8 +32,9 @@ def collect_fleet(
 ) -> Fleet:
     """Read a cluster. Return a fleet with the cluster's objects and the given snapshots of nodes.
 
-    ``kubeconfig`` has the same default as in ``Cluster.connect``. ``snapshots`` maps file names to
-    the snapshots in the files.
+    Without ``kubeconfig``, use the first that exists: the environment variable ``KUBECONFIG``,
+    ``~/.kube/config`` or the pod's service account. ``snapshots`` maps file names to the snapshots
+    in the files.
 
     Raises FleetError if nodes or pods cannot be read, and for a snapshot of a node that the cluster
     does not have. Raises ClusterError if the server cannot be reached.

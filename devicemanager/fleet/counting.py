@@ -1,4 +1,4 @@
-"""Utilisation, fragmentation and problems of nodes."""
+"""Count the devices of each node and the further pods that fit on it, and find its problems."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ADMISSION = ("UnexpectedAdmissionError", "TopologyAffinityError")
 
 @attrs.frozen
 class Usage:
-    """Devices of one resource on one node."""
+    """Numbers of devices of one resource on one node, and of further pods that fit."""
 
     resource: str
     capacity: int
     healthy: int
     allocated: int
     free: int
-    """Healthy devices that are not allocated."""
+    """Number of healthy devices that are not allocated."""
     fits: tuple[int, ...]
     """Numbers of further pods that the kubelet would admit: one number for each pod size in
     ``SIZES``. The size of a pod is the number of devices that it requests."""

@@ -19,7 +19,7 @@ __all__ = ["KINDS", "kept", "problem"]
 
 @attrs.frozen
 class Whole:
-    """A field whose whole value is kept."""
+    """Description of a field whose whole value a fleet keeps. ``is_valid`` checks the type."""
 
     expected: str
     is_valid: Callable[[Any], bool]
@@ -127,7 +127,7 @@ KINDS: Mapping[str, Mapping[str, Fields]] = {
 
 
 def kept(value: Any, fields: Fields) -> Any:
-    """Return only those fields of a value that are in ``fields`` and are not None."""
+    """Return ``value`` reduced to the fields in ``fields``. Fields that are None are left out."""
     if isinstance(fields, Whole):
         return value
     if isinstance(fields, Mapping):

@@ -1,9 +1,10 @@
 """How many copies of a pod fit on each node.
 
 A node must match the pod's node selector and required node affinity, and the pod must tolerate the
-taints of the node. Then copies of the pod are tried, one after another. An in-memory kubelet with
-all pods of the node must admit the copy. Then the copy's claims are allocated as by the scheduler.
-The count ends at the first copy that is rejected or whose claims cannot be allocated.
+taints of the node. Then copies of the pod are tried, one after another. For each copy, an in-memory
+kubelet with all pods of the node must admit the copy. Then the ResourceClaims of the copy are
+allocated by the rules of the scheduler. The count ends at the first copy that is rejected or whose
+claims cannot be allocated.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Candidate:
         )
 
     def copy(self, number: int) -> Pod:
-        """Return a copy of the pod. ``number`` makes its name and UID unique."""
+        """Return a copy of the pod. ``number`` makes the name and the UID of the copy unique."""
         name = f"{self.pod.name}-{number}"
         return attrs.evolve(self.pod, name=name, uid=PodUid(f"fits-{name}"))
 
@@ -92,16 +93,17 @@ class NodeFit:
     node: str
     pods: int
     reason: str
-    """Reason why no more copies fit; empty if all copies fit."""
+    """Reason why no more copies fit; empty if all copies that were tried fit."""
 
 
 def fit(
     fleet: Fleet, candidate: Candidate, replicas: int, processes: int | None = None
 ) -> Iterable[NodeFit]:
-    """Return how many copies of a pod fit on each node, at most ``replicas``, sorted by node name.
+    """Return how many copies of a pod fit on each node: one ``NodeFit`` per node, sorted by name.
 
-    Each node is counted alone, so the sum over all nodes can exceed ``replicas``. Raises FleetError
-    for a node whose data cannot be used, and SnapshotError for an invalid snapshot.
+    ``replicas`` is the number of copies to try on each node. Each node is counted alone, so the sum
+    over all nodes can exceed ``replicas``. Raises FleetError for a node whose data cannot be used,
+    and SnapshotError for an invalid snapshot.
     """
     work = partial(_fit_on, candidate=candidate, replicas=replicas)
     return in_processes(work, fleet.nodes, processes)

@@ -44,16 +44,17 @@ class FleetSpecs(NodeSpecs):
 
     nodes: tuple[FleetNode, ...] = ()
     drivers_of: Mapping[str, tuple[DriverLayout, ...]] = attrs.field(factory=dict)
-    """Mapping from node names to the simulated DRA drivers of the node."""
+    """Mapping from node names to the simulated DRA drivers of each node."""
 
     @classmethod
     def of(cls, fleet: Fleet, base: NodeSpecs, changes: Configure) -> Self:
         """Return the specs of virtual nodes that copy the nodes of a fleet.
 
-        ``base`` has the settings that a fleet does not have. ``changes`` replaces the version or
-        the policies of the kubelets. At first, all devices are free, because the virtual nodes have
-        no pods yet. Simulated drivers publish the ResourceSlices of each node. Raises FleetError
-        for a node whose data cannot be used, and SnapshotError for an invalid snapshot.
+        ``base`` has the settings that a fleet does not store. ``changes`` has a kubelet version and
+        settings of the Topology Manager that replace those of the nodes. At first, all devices are
+        free, because the virtual nodes have no pods yet. Simulated drivers publish the
+        ResourceSlices of each node. Raises FleetError for a node whose data cannot be used, and
+        SnapshotError for an invalid snapshot.
         """
         clock = SystemClock()
         nodes = [KubeletOfNode.of(node) for node in fleet.nodes]

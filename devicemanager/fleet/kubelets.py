@@ -33,11 +33,11 @@ class KubeletOfNode:
 
     @classmethod
     def of(cls, fleet_node: FleetNode, facts: Node | None = None) -> Self:
-        """Return the state of a fleet's node, from its snapshot.
+        """Create a ``KubeletOfNode`` from the snapshot of a fleet's node.
 
-        ``facts`` is the snapshot if the caller has already read it; otherwise this function reads
-        it. Raises FleetError for a node whose data cannot be used, and SnapshotError for an invalid
-        snapshot.
+        ``facts`` has the contents of the snapshot if the caller has already read the snapshot.
+        Without ``facts``, this method reads the snapshot. Raises FleetError for a node whose data
+        cannot be used, and SnapshotError for an invalid snapshot.
         """
         node = SnapshotNode.of(facts or Node(snapshot_of(fleet_node)))
         version = fleet_node.version
@@ -48,9 +48,9 @@ class KubeletOfNode:
     ) -> Settings:
         """Return the settings of the node's kubelet.
 
-        ``node_allocatable`` has the node's amounts of CPU, memory and pods; None means no limits.
-        ``changes`` replaces the kubelet version or policies. Raises FleetError if the kubelet
-        would not start.
+        ``node_allocatable`` maps resources such as ``cpu``, ``memory`` and ``pods`` to quantities;
+        None means no limits. ``changes`` has a kubelet version and settings of the Topology Manager
+        that replace those of the node. Raises FleetError if the kubelet would not start.
         """
         plan = Plan(self.node, (), (), lost_checkpoint=None)
         try:
@@ -83,7 +83,7 @@ class KubeletOfNode:
         return kubelet
 
     def room(self, resource: str, size: int, most: int) -> int:
-        """Return how many further pods fit on the node, at most ``most``.
+        """Return the number of further pods that fit on the node, up to ``most``.
 
         Each pod requests ``size`` devices of the resource and nothing else.
         """

@@ -35,7 +35,7 @@ class FleetNode:
     pods: tuple[Object, ...] = ()
     """Pods bound to the node, including terminated ones, sorted by time of creation."""
     archive: bytes | None = None
-    """Snapshot archive of the node, if the fleet has one."""
+    """Bytes of the node's snapshot archive; None if the fleet has no snapshot of the node."""
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ class Fleet:
     objects: Mapping[str, tuple[Object, ...]] = attrs.field(factory=dict)
     """Mapping from the plural name of each kind, such as ``nodes``, to the objects of the kind."""
     archives: Mapping[str, bytes] = attrs.field(factory=dict)
-    """Snapshot archives by name of the node."""
+    """Mapping from node names to the bytes of the nodes' snapshot archives."""
 
     def all(self, plural: str) -> tuple[Object, ...]:
         """Return the objects of the kind with this plural name, such as ``nodes``.

@@ -29,8 +29,8 @@ def in_processes(
     """Call ``work`` with each of ``values``, and return the results in the same order.
 
     This call forks the processes, so make it before you start threads. ``processes`` defaults to
-    the number of CPUs that this process can use. With 1, or with few values, everything runs in
-    this process.
+    the number of CPUs that this process can use. With one process, or with fewer than 16 values,
+    ``work`` runs in this process.
     """
     count = processes or len(os.sched_getaffinity(0))
     if count == 1 or len(values) < _FEWEST:

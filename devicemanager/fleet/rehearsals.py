@@ -1,4 +1,8 @@
-"""Rehearse the same steps on all nodes of a fleet."""
+"""Rehearse steps, such as a reboot, on all nodes of a fleet.
+
+A rehearsal simulates the steps in memory, with the snapshot of a node. Its result says which pods
+or devices would be lost.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +33,9 @@ class NodeRehearsal:
 
     node: str
     result: Rehearsal | None
-    """Result of the rehearsal; None if the steps cannot be done on the node."""
+    """Result of the rehearsal; None if the steps cannot be rehearsed on the node."""
     problem: str = ""
-    """Reason why the steps cannot be done; empty if they can."""
+    """Reason why the steps cannot be rehearsed on the node; empty if they can."""
 
     @property
     def loses_pods(self) -> bool:
@@ -48,11 +52,12 @@ def rehearse_fleet(
     seed: int = 0,
     processes: int | None = None,
 ) -> Iterable[NodeRehearsal]:
-    """Rehearse the steps on each node. Return an iterable of the results, in the order of node
-    names. The first results are available before the last nodes are rehearsed.
+    """Rehearse steps, such as a reboot, on each node. Return an iterable of the results, sorted by
+    node name. The first results are available before the last nodes are rehearsed.
 
-    A node starts with the kubelet version that it reports. See ``rehearsal.rehearse`` for the
-    arguments.
+    Each rehearsal starts with the kubelet version that the node reports, unless one of ``steps``
+    sets a version. See ``rehearsal.rehearse`` for ``repeat`` and ``seed``. ``processes`` is the
+    number of parallel processes; None means one per CPU.
     """
     work = partial(_rehearse_on, steps=tuple(steps), repeat=repeat, seed=seed)
     return in_processes(work, fleet.nodes, processes)

@@ -44,7 +44,7 @@ FIT_ASSUMPTIONS = (
 
 @attrs.frozen
 class Total:
-    """Devices of one resource in the whole fleet."""
+    """Numbers of devices of one resource in the whole fleet, and of further pods that fit."""
 
     resource: str
     nodes: int
@@ -90,7 +90,7 @@ def _sums(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 
 def room_rows(nodes: Sequence[NodeUsage]) -> Iterator[tuple[str, ...]]:
-    """Yield the table row of each resource: name, counts, utilisation, pods that still fit."""
+    """Yield one table row for each resource, with the columns of ``ROOM_HEADER``."""
     for each in totals(nodes):
         used = f"{100 * each.allocated / each.healthy:.0f}%" if each.healthy else "-"
         counts = (each.nodes, each.capacity, each.healthy, each.allocated)

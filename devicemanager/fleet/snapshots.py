@@ -1,8 +1,8 @@
 """The snapshot of a fleet's node: the one in the fleet, or one made from API objects.
 
 The API server shows how many devices a node has and how many a container requests, but no device
-IDs, NUMA nodes or policies. Therefore devices get numbers as IDs, and an in-memory kubelet admits
-the pods of the node.
+IDs, NUMA nodes or policies. Therefore devices get made-up IDs, and an in-memory kubelet allocates
+devices to the pods of the node.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ _PARTS = (
 def snapshot_of(node: FleetNode) -> Snapshot:
     """Return the node's snapshot from the fleet, or make one from API objects.
 
-    If the snapshot is made from API objects, its ``parts`` describe what is assumed. Raises
-    FleetError for invalid API objects, and SnapshotError for an invalid archive.
+    If the snapshot is made from API objects, its ``parts`` say which data is missing and what is
+    assumed instead. Raises FleetError for invalid API objects, and SnapshotError for an invalid
+    archive.
     """
     if node.archive is not None:
         from devicemanager.snapshot.reading import read_snapshot
@@ -105,7 +106,8 @@ def device_pods(node: FleetNode) -> Iterator[Pod]:
 
 
 def parsed(pod: Object) -> Pod:
-    """Parse a Pod object of the fleet. Raises FleetError if it is invalid."""
+    """Parse a Pod object of the fleet and return the ``Pod``. Raises FleetError for an invalid
+    object."""
     try:
         return bound_pod(pod)
     except ManifestError as error:

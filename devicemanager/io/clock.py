@@ -1,22 +1,22 @@
 """Time as a parameter: the system clock, and a clock that tests advance.
 
 Theory of operation. ``SystemClock`` calls callbacks on one daemon thread, which exists only while
-timers wait. Callbacks run one after the other, without the clock's lock, so a callback may set
-and cancel timers. ``ManualClock`` has no thread. ``advance`` calls the callbacks of the timers
-that become due, in order; during a callback, the clock shows the due time of its timer.
+timers wait. Callbacks run one after the other, without the clock's lock, so a callback may set and
+cancel timers. ``ManualClock`` has no thread. ``advance`` calls the callbacks of the timers that
+become due, in order; during a callback, the clock shows the time at which the callback was due.
 
 ``call_at`` returns a function that cancels the timer. With ``SystemClock``, the callback is not
 running and will not run after that function has returned, so the caller can free what the callback
-uses. This guarantee makes cancelling the difficult part of ``SystemClock`` (``_cancel``). Three
-cases:
+uses. This guarantee makes cancellation the difficult part of ``SystemClock`` (``_cancel``). It has
+three cases:
 
 1. The timer is waiting: remove it.
 2. The timer's callback is running on the timer thread: wait until it returns, unless the callback
    itself is the caller.
-3. The timer was the last one, and no callback is running: also wait until the thread has ended, so
-   that no thread remains after its kubelet has stopped.
+3. No timer remains, and no callback is running: also wait until the thread has ended, so that no
+   thread remains after its kubelet has stopped.
 
-The function never waits for the callback of another timer.
+A cancellation never waits for the callback of another timer.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Advance the time and call the callbacks of the timers that become due, in order.
 
-        During a callback, the clock shows the due time of its timer. Raises ValueError for a
-        negative number of seconds.
+        During a callback, the clock shows the time at which the callback was due. Raises ValueError
+        for a negative number of seconds.
         """
         if seconds < 0:
             raise ValueError(f"invalid number of seconds {seconds}: use 0 or more")

@@ -1,4 +1,4 @@
-"""Public names of a package whose modules are imported at the first use of the name.
+"""Lazy imports: a package imports one of its modules when a name from the module is first used.
 
 ``import devicemanager`` must be fast, because every pytest session loads the pytest plugin. gRPC
 alone takes tens of milliseconds to import.
@@ -19,10 +19,10 @@ __all__ = ["lazy_names"]
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the functions ``__getattr__`` and ``__dir__`` for a package with lazy names.
+    """Return ``__getattr__`` and ``__dir__`` for a package that imports its public names lazily.
 
-    ``homes`` maps each public name to the module that defines the name, relative to ``package``.
-    A module with a leading dot is relative to the parent of ``package``.
+    ``homes`` maps each public name to the module that defines the name. For the package ``a.b``,
+    ``"c"`` is the module ``a.b.c``, and ``".c"`` is the module ``a.c``.
     """
 
     def load(name: str) -> Any:

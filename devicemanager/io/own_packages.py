@@ -9,8 +9,8 @@ two cases.
    and Python's own import runs.
 
 2. At least one package is hidden, for example ``protos``. The distribution's package is then loaded
-   from the directory of ``devicemanager`` under another name. Only imports in modules of the
-   distribution get it::
+   from the directory that contains ``devicemanager``, under another name. Only import statements in
+   the distribution's modules get this package::
 
        import statement                          imported module
        in project/train.py:  import protos       project/protos, as protos
@@ -19,9 +19,10 @@ two cases.
 
 Theory of operation. For an import statement, CPython calls ``__import__`` in the builtins of the
 module that contains the statement. In case 2, ``_Finder`` gives each module of the distribution a
-``_Loader``, which sets builtins with ``_import`` before the module runs. ``_import`` adds the
-prefix to hidden names, and ``_Finder`` finds the packages with the prefix. No other module is
-affected.
+``_Loader``. Before the module runs, the loader replaces ``__import__`` with ``_import`` in a copy
+of the builtins that only this module uses. ``_import`` adds the prefix ``_devicemanager_`` to the
+names of hidden packages, and ``_Finder`` finds the packages by the prefixed names. No other module
+is affected.
 
 Each package is loaded only once. The first import decides its name (``_hidden_by``). Limit: modules
 that were loaded before ``sys.path`` changed still use Python's own imports.
@@ -52,7 +53,9 @@ _DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__
 
 
 def install() -> None:
-    """Install ``_Finder``, so that this distribution's modules can import its hidden packages.
+    """Install the import hook for packages that a project's modules of the same names hide.
+
+    With the hook, the modules of this distribution import the distribution's own packages.
 
     Idempotent.
     """

@@ -32,8 +32,9 @@ def retry(
     ``longest_wait`` seconds. With ``jitter``, each wait is a random part of this time. ``sleep`` is
     called to wait, and may return early. ``report`` is called before each wait.
 
-    The last error is raised after ``attempts`` calls, after ``seconds``, or when ``stopping``
-    returns True. An error of another type is raised immediately.
+    The last error is raised after ``attempts`` calls, when ``seconds`` seconds have passed since
+    the first call, or when ``stopping`` returns True. If ``attempts`` or ``seconds`` is None, it
+    sets no limit. An error of another type is raised immediately.
     """
     # Imported here: most processes never retry anything, and start-up time matters.
     import tenacity

@@ -27,9 +27,9 @@ class NoDirectory(Exception):
 def short_directory(*, in_memory: bool = False) -> Path:
     """Create a temporary directory that only its owner can enter.
 
-    The directory is in TMPDIR if the path of TMPDIR is short enough, otherwise in ``/tmp``. With
-    ``in_memory``, ``/dev/shm`` replaces ``/tmp`` if this user can write to it. Raises NoDirectory
-    if the directory cannot be created.
+    The directory is in TMPDIR if the path of TMPDIR has at most 30 bytes, otherwise in ``/tmp``.
+    With ``in_memory``, ``/dev/shm`` replaces ``/tmp`` if this user can write to ``/dev/shm``.
+    Raises NoDirectory if the directory cannot be created.
     """
     # Many CI systems set a long TMPDIR, with which the path of a socket would exceed 107 bytes.
     where = _DEFAULT

@@ -79,7 +79,8 @@ def _end(observer: BaseObserver) -> None:
 
 
 observers: Final[IdlePool[BaseObserver]] = IdlePool(2, _end)
-"""Pool of idle observers. A typical test uses two: one for its kubelet and one for its plugin."""
+"""Pool of at most two idle observers. An observer is an inotify instance with its threads. A
+typical test uses two observers: one for its kubelet and one for its plugin."""
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:

@@ -17,7 +17,7 @@ Invariants:
 * A start imports only what every kubelet needs; reports, manifests, claims and faults are
   loaded at first use (tests/kubelet/test_start_loads.py).
 
-Start reading in ``mock``, which shows every public member and the module it delegates to:
+Start reading in ``mock``. It has every public member, and delegates the work to other modules:
 ``lifecycle``, ``node_pods``, ``waits``, ``direct``, ``directories``. ``process`` puts one
 kubelet process together from ``manager``, ``pods`` and ``registration``. ``inmemory`` is the
 same kubelet without servers. ``interface`` has the methods that a ``MockKubelet`` and the client

@@ -91,7 +91,7 @@ class DirectCalls:
         size: int,
         timeout: float,
     ) -> tuple[tuple[str, ...], ...]:
-        """Call GetPreferredAllocation and return the device IDs of each container response."""
+        """Call GetPreferredAllocation. Return a tuple of device IDs for each container response."""
         container = dp.ContainerPreferredAllocationRequest(
             available_deviceIDs=device_ids(available),
             must_include_deviceIDs=device_ids(must_include),
@@ -127,7 +127,7 @@ class DirectCalls:
         )
 
     def watch(self, resource: str, timeout: float) -> DeviceLists:
-        """Open a ListAndWatch stream and return an iterator of its device lists."""
+        """Open a ListAndWatch stream. Return an iterator of the plugin's device lists."""
         channel, calls = self._connect(resource)
         return DeviceLists(resource, channel, calls.begin(dp_grpc.LIST_AND_WATCH, b""), timeout)
 
@@ -211,7 +211,7 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
             message = self._lists.get(timeout=self._timeout)
         except queue.Empty:
             raise WaitTimeout(
-                f"waited {self._timeout:g} s for the next list of {self._resource}"
+                f"waited {self._timeout:g} s for the next device list of {self._resource}"
             ) from None
         if isinstance(message, bytes):
             columns = device_columns(message)

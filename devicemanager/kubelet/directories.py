@@ -1,9 +1,10 @@
 """The directories of a node: where they are, how they are prepared, and temporary roots.
 
-The kubelet removes files in its directories, on a node as root. A user who could replace one
-of these directories with a link, before or during the removal, would choose which files are
-deleted. Therefore ``OwnedDirectory`` opens each directory once, without following links,
-checks the open descriptor (owner, permissions), and addresses every file relative to it.
+The kubelet removes files in its directories. On a node, it does so as root. A user who could
+replace one of these directories with a link, before or during the removal, would choose which
+files are deleted. Therefore ``OwnedDirectory`` opens each directory once, without following links.
+It checks the owner and the permissions of the open directory, and addresses every file relative to
+the descriptor of the open directory.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Directories:
 
     @property
     def pods_api_socket(self) -> Path:
-        """Socket of the Pods API."""
+        """Socket of the kubelet's Pods API (KEP-4188)."""
         return self.root / "pods-api" / PODS_API_SOCKET
 
     @property
@@ -76,7 +77,7 @@ class Directories:
 
     @property
     def claims_state_path(self) -> Path:
-        """File with the allocations of structured claims."""
+        """File with the device allocations of the structured claims in ``MockKubelet.claims``."""
         return self.root / CLAIMS_STATE_NAME
 
     @property
@@ -97,10 +98,11 @@ class Directories:
         In ``plugin_dir``, all sockets are removed. In the directories of PodResources and of the
         Pods API, only stale sockets of a kubelet are removed.
 
-        ``removes_files``: also remove all other files in ``plugin_dir``, except the checkpoint and
-        the damaged checkpoints that earlier starts renamed. ``deprecation_file``: create an empty
-        file ``DEPRECATION`` in ``plugin_dir``. ``keeps_sockets``: leave the plugins' sockets in
-        place. ``serves_pods``: also prepare the directory of the Pods API.
+        With ``removes_files``, all other files in ``plugin_dir`` are removed, too, except the
+        checkpoint and damaged checkpoints that earlier starts renamed. With ``deprecation_file``,
+        an empty file ``DEPRECATION`` is created in ``plugin_dir``. With ``keeps_sockets``, the
+        plugins' sockets stay in place. With ``serves_pods``, the directory of the Pods API is also
+        prepared.
 
         Raises StartError, and removes nothing, if the path of a socket is invalid, if another
         kubelet uses these directories, or if other users could change one of the directories.

@@ -1,4 +1,4 @@
-"""Search events and calls for those that a test expects, one after another.
+"""Search a kubelet's events and RPC calls for those that a test expects, one after another.
 
 Events and calls are recorded on different threads, and a call is recorded only when it has ended.
 Therefore they can arrive in the wrong order. ``place`` defines one order for events and calls.
@@ -29,7 +29,7 @@ from devicemanager.kubelet.pods.records import pod_uid
 __all__ = ["Entry", "Expected", "Place", "Search", "Step", "Watch", "is_later", "place"]
 
 Entry = Event | Call
-"""An event or a call."""
+"""An event of a kubelet, or an RPC call that the kubelet has recorded."""
 
 Place = tuple[int, int, int]
 """Position of an event or call among all events and calls, as three numbers that sort in order.
@@ -59,8 +59,8 @@ class Expected:
     """
 
     within: float
-    """Timeout in seconds, from the start of the wait. In a list of events and calls, only the first
-    timeout begins then. Every other timeout begins when the event or call before it was found."""
+    """Timeout in seconds. For the first expected event or call, it begins when the wait begins. For
+    each later one, it begins when the preceding event or call has been found."""
     kinds: frozenset[EventKind] = frozenset()
     resource: str | None = None
     pod: str | None = None
@@ -224,10 +224,10 @@ class Watch:
         self._wake()
 
     def entries(self) -> Sequence[tuple[Place, Entry]]:
-        """Return all events and calls collected so far, sorted by place.
+        """Return all events and calls collected so far, each with its ``Place``, sorted by place.
 
-        Several threads publish, so a later result can have new entries anywhere, not only at the
-        end.
+        Several threads record events and calls. Therefore a later result can have new ones
+        anywhere, not only at the end.
         """
         with contextlib.suppress(IndexError):
             while True:
@@ -255,15 +255,15 @@ class Search:
 
     @property
     def current(self) -> Expected | None:
-        """The step to find next; None if all steps are found."""
+        """The expected event or call to find next; None if all are found."""
         number = len(self.found)
         return self._steps[number] if number < len(self._steps) else None
 
     def advance(self) -> float | None:
-        """Find as many steps as possible among the collected events and calls.
+        """Look for the missing events and calls, in order, among those collected so far.
 
-        Returns None if all steps are found. Otherwise returns the seconds that are left until the
-        timeout of the first missing step, ``current``.
+        Returns None if all are found. Otherwise returns the seconds that are left until the timeout
+        of ``current``, the first missing one.
         """
         while (wanted := self.current) is not None:
             # Search from the beginning: an entry with an earlier place may have arrived late.

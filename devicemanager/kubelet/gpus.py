@@ -1,4 +1,4 @@
-"""Utilization and memory of a node's GPUs, as dcgm-exporter reports them."""
+"""Simulated utilization and memory of a node's GPUs, for metrics like those of dcgm-exporter."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ class GpuStats:
 
 
 def gpu_stats(store: PodStore, devices: Iterable[DeviceStatus]) -> list[GpuStats]:
-    """Return the usage of the devices whose resource name contains ``gpu``, in the given order."""
+    """Return the ``GpuStats`` of all devices whose resource name contains ``gpu``.
+
+    The order is that of ``devices``.
+    """
     labels = store.node_labels()
     model = labels.get(_PRODUCT, _DEFAULT_MODEL)
     text = labels.get(_MEMORY, "")

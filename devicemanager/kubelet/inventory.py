@@ -26,7 +26,7 @@ class PluginStatus:
     """File name of the plugin's socket. For a plugin that the plugin watcher found: the path of the
     socket. For a resource that only the checkpoint names: the resource name."""
     connected: bool
-    """True while the plugin's ListAndWatch stream is open; False during the grace period."""
+    """True while the plugin's ListAndWatch stream is open."""
     pre_start_required: bool
     get_preferred_allocation_available: bool
     capacity: int

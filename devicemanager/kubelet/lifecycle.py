@@ -1,4 +1,8 @@
-"""Start and stop the kubelet's process, one change at a time."""
+"""Start, stop and replace a kubelet's ``KubeletProcess``, one change at a time.
+
+A ``KubeletProcess`` is not an operating-system process. It has the device manager and the servers
+of one run of the kubelet.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +26,13 @@ def _nothing() -> None:
 
 
 class Lifecycle:
-    """Owner of the kubelet's current process, if any. Thread-safe.
+    """Owner of the kubelet's current ``KubeletProcess``, if any. Thread-safe.
 
     ``start``, ``stop`` and ``replace`` hold one lock from beginning to end, so no caller sees a
     process that is only half started.
 
-    A forked child has none of the kubelet's threads, and the files belong to its parent. In
-    the child, ``stop`` does nothing, and ``start`` and ``replace`` raise RequestError.
+    After a fork, the kubelet's threads and files belong to the parent. In the forked child,
+    ``stop`` does nothing, and ``start`` and ``replace`` raise RequestError.
     """
 
     def __init__(
@@ -37,8 +41,8 @@ class Lifecycle:
         new_process: Callable[[], KubeletProcess],
         started: Callable[[KubeletProcess], None],
     ) -> None:
-        """``new_process`` creates a process. ``started`` is called with every process that has
-        started, before other threads can use it."""
+        """``new_process`` creates a ``KubeletProcess``. After a process has started, ``started`` is
+        called with it, before other threads can use it."""
         self._events = events
         self._new_process = new_process
         self._started = started

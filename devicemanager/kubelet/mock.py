@@ -12,7 +12,7 @@ Each public member is documented here and delegates to one of these objects:
 * ``_pods`` (``NodePods``): pods, containers and devices, through the current process.
 * ``_waits`` (``Waits``): waits for devices, events and calls.
 * ``_direct`` (``DirectCalls``): calls to a plugin without a pod.
-* ``_claims`` (``LazyClaims``): structured claims, loaded at first use.
+* ``_claims`` (``LazyClaims``): structured claims (docs/claims.md), loaded at first use.
 * ``_resource_claims`` (``LazyResourceClaims``): ResourceClaims of DRA, loaded at first use.
 * ``_fault_actions`` (``FaultActions``): faults that act on the process and its sockets.
 """
@@ -95,11 +95,11 @@ class MockKubelet:
     Use it as a context manager, or call ``start`` and ``stop``. All methods are thread-safe.
     Event callbacks cannot start or stop the kubelet.
 
-    Without ``root``, the constructor creates a temporary directory: in TMPDIR, or in ``/tmp`` if
-    TMPDIR is not set or a long path. If ``Settings.durability`` is ``process``, ``/dev/shm``, which
-    is in memory, replaces ``/tmp`` if this user can write to it. The directory remains while the
-    kubelet is stopped. It is removed by ``close``, at the end of the with block, or when the
-    program exits.
+    Without ``root``, the constructor creates a temporary directory. It is in TMPDIR, or in ``/tmp``
+    if TMPDIR is not set or its path has more than 30 bytes. If ``Settings.durability`` is
+    ``process``, ``/dev/shm`` (in memory) replaces ``/tmp``, unless this user cannot write to
+    ``/dev/shm``. The directory remains while the kubelet is stopped. It is removed by ``close``, at
+    the end of the with block, or when the program exits.
 
     A method whose name ends in ``_async`` does the same as the method without this suffix, and
     does not block the event loop. Cancelling its task ends only the wait: the operation continues.
@@ -120,7 +120,7 @@ class MockKubelet:
         check_arguments(root, settings, clock)
         self._runtime = runtime
         self.settings = settings or Settings()
-        """Settings of every process of this kubelet."""
+        """Settings of the kubelet; a restart does not change them."""
         self.clock = clock or SystemClock()
         """The kubelet's clock; a test can control time with a ``ManualClock``."""
         self.events = EventStream(self.clock)
@@ -188,7 +188,7 @@ class MockKubelet:
         self._life.stop()
 
     def close(self) -> None:
-        """Stop the kubelet, and remove the temporary directory, if there is one.
+        """Stop the kubelet. Remove its directory if the constructor created it.
 
         Raises StopError as ``stop`` does.
         """
@@ -238,7 +238,7 @@ class MockKubelet:
             self._runtime.reboot()
 
     def reset(self) -> None:
-        """Delete all pods, faults, ResourceClaims and structured claims.
+        """Delete all pods, injected faults, ResourceClaims and structured claims.
 
         If the kubelet is stopped, this method also starts it.
 
@@ -424,8 +424,8 @@ class MockKubelet:
             )
         if self.settings.kubeconfig is not None:
             raise RequestError(
-                f"ResourceClaims come from the API server in {self.settings.kubeconfig}: create "
-                "them there"
+                f"ResourceClaims come from the API server of kubeconfig {self.settings.kubeconfig}"
+                ": create the claims there"
             )
 
     def restore(
@@ -449,23 +449,24 @@ class MockKubelet:
         return self._pods.restore(manifest, devices, statuses, start_time)
 
     def start_pod(self, uid: str) -> None:
-        """Start the containers of an admitted pod that were never started, in order.
+        """Start, in order, those containers of a pod that were never started.
 
-        A container that cannot be started stays waiting; call this method again to retry. If an
-        init container cannot be started, no further container is started. Raises RequestError for
-        an unknown UID and for a pod that has ended or is being deleted.
+        Init containers that have failed are started again. A container that cannot be started stays
+        waiting; call this method again to retry. If an init container cannot be started, no further
+        container is started. Raises RequestError for an unknown UID, and for a pod that was
+        rejected, has ended or is being deleted.
         """
         self._pods.workers.start(uid)
 
     def update_pod(self, manifest: Source, generation: int = 0) -> None:
         """Apply a changed manifest of an admitted pod.
 
-        New CPU and memory of its containers are allocated if they fit on the node (in-place
+        Changed CPU and memory requests of containers are granted if they fit on the node (in-place
         resize, since 1.33). Otherwise the status of the pod has the condition PodResizePending,
         and the kubelet tries again when another pod frees resources. Containers whose
         ``resizePolicy`` is RestartContainer are restarted. New ephemeral containers are started.
-        Other changes are ignored, as are all changes of a pod that has ended. ``generation`` is
-        the ``metadata.generation`` of the manifest.
+        Other changes are ignored. A pod that has ended or is being deleted does not change.
+        ``generation`` is the ``metadata.generation`` of the manifest.
 
         Raises RequestError for an unknown UID, and ManifestError for an invalid manifest.
         """
@@ -539,11 +540,13 @@ class MockKubelet:
         return self._pods.finish(uid, exit_codes)
 
     def delete(self, uid: str, grace_period: float | None = None) -> None:
-        """Delete a pod gracefully: request that its containers exit, and start no more of them.
+        """Delete a pod gracefully: its containers get a grace period in which they can exit.
 
-        The pod keeps its devices until all containers have exited (``exit_container``), or until
-        they are killed after the grace period. The pod is removed afterwards, as by ``terminate``.
-        The grace period is in seconds of the kubelet's clock, at least 1; the default is the pod's
+        A test ends a container with ``exit_container``. After the grace period, the kubelet kills
+        the containers that still run. When no container runs any more, the kubelet removes the pod
+        and frees its devices. From this call on, no container of the pod is started.
+
+        ``grace_period`` is in seconds of the kubelet's clock, at least 1. The default is the pod's
         ``terminationGracePeriodSeconds``. A second call can only shorten the grace period.
 
         Raises RequestError for an unknown UID.
@@ -579,13 +582,15 @@ class MockKubelet:
 
     @property
     def pod_store(self) -> PodStore:
-        """Internal: the state of all pods, for nodes in a cluster and for views."""
+        """Internal: the state of all pods, for other packages of this library."""
         return self._store
 
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
         """Return the pod's status as the kubelet reports it to the API server.
 
-        ``gates`` are the pod's readiness gates. Raises RequestError for an unknown UID.
+        ``gates`` are the conditions of the pod's readiness gates: condition type → status, such as
+        ``True``. The status is None if the pod does not have the condition. Raises RequestError for
+        an unknown UID.
         """
         return self._pods.pod_status(uid, gates)
 
@@ -621,14 +626,14 @@ class MockKubelet:
     ) -> CompletedProcess[str]:
         """Run a command with a container's environment variables, mounts and devices, without root.
 
-        Returns the completed process with its output. The command gets the variables, mounts,
+        Returns the completed process with its output. In the output, ``stderr`` begins with a line
+        for each setting that is not possible without root. The command gets the variables, mounts,
         device nodes and CDI edits of the container. The root file system of the command is the
         directory ``rootfs``, read-only. ``backend`` is ``crun``, ``runc`` or ``namespaces``; the
         default is the first of these that this machine has. ``cdi`` is a directory with CDI files;
-        the default is the host's directories. ``stderr`` begins with a line for each setting that
-        is not possible without root. Raises RequestError as ``container_options`` does, and for an
-        unknown backend. Raises OciError and CdiError for settings that cannot be applied on this
-        host, and ``subprocess.TimeoutExpired`` after ``timeout`` seconds.
+        the default is the host's directories. Raises RequestError as ``container_options`` does,
+        and for an unknown backend. Raises OciError and CdiError for settings that cannot be applied
+        on this host, and ``subprocess.TimeoutExpired`` after ``timeout`` seconds.
         """
         from devicemanager.kubelet.container_runs import run_with_options
 
@@ -702,7 +707,7 @@ class MockKubelet:
         return dict(self._pods.capacity().allocatable)
 
     def node_status(self) -> NodeStatus:
-        """Return capacity and allocatable as in the status of the Node object.
+        """Return the device counts in the Node object's status: ``capacity`` and ``allocatable``.
 
         A resource that was removed after its grace period stays in the status with 0 devices.
         """
@@ -750,13 +755,13 @@ class MockKubelet:
     # -- waiting ---------------------------------------------------------------------
 
     def mark(self) -> Mark:
-        """Return a mark of the current position among events and calls.
+        """Return a mark of this moment in the history of events and calls.
 
         Take a mark before an action, and pass it as ``since`` to the methods that wait for the
-        consequences. A call is recorded when it ends, so a call that began before the mark can be
-        found after the mark. For example, a plugin's devices can become allocatable before its
-        Register call ends. If the mark is taken in between, a wait finds the Register call. To
-        exclude such calls, name the RPC that you expect.
+        consequences. They find a call if it ends after the mark, even if it began before the mark.
+        For example, a Register call can end after the plugin's devices have become allocatable. A
+        mark that a test takes when it sees the devices can therefore come before the Register call.
+        To exclude such calls from a wait, name the RPC that you expect.
         """
         return self._waits.mark()
 
@@ -774,7 +779,7 @@ class MockKubelet:
     def wait_for(
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
     ) -> None:
-        """Wait until ``condition()`` is true, checking it after every event.
+        """Wait until ``condition()`` is true. Check it after every event, and every 0.25 s.
 
         ``what`` names the condition in the report. Raises WaitTimeout after ``timeout`` seconds,
         with a report of what happened.
@@ -798,9 +803,9 @@ class MockKubelet:
         ``where(event)``. The event's message must contain ``text``; if ``text`` is a pattern, the
         pattern must match the message.
 
-        By default the event must come after the start of the wait. With ``since``, it must come
-        after this mark (see ``mark``), or after the event with this number. With ``after``, it must
-        come after the event with this number. The number 0 includes all stored events.
+        By default, only events after the start of the wait count. With ``since``, events after this
+        mark count (see ``mark``). With ``after``, events after the event with this number count; 0
+        includes all stored events. ``since`` can be the number of an event, too.
 
         Raises WaitTimeout after ``timeout`` seconds, with a report of what happened, and
         RequestError for an unknown kind.
@@ -821,9 +826,9 @@ class MockKubelet:
     ) -> Call:
         """Wait for the next call that matches these criteria, and return it.
 
-        ``CallCriteria`` describes the criteria. The call must end after the start of the wait, or
-        after the mark ``since``. Raises WaitTimeout after ``timeout`` seconds, with a report of
-        what happened.
+        ``CallCriteria`` describes the criteria. By default, only calls that end after the start of
+        the wait count. With ``since``, calls that end after this mark count. Raises WaitTimeout
+        after ``timeout`` seconds, with a report of what happened.
         """
         expected = Expected.call(resource, where=where, within=timeout, **criteria)
         return self._waits.call(expected, since)
@@ -833,8 +838,9 @@ class MockKubelet:
 
         A step is the name of an event kind (``registered``) or of an RPC (``Allocate``). An
         ``Expected`` is a step with more criteria and a separate timeout. The timeout of a step
-        begins when the previous step was found. Other events and calls can come in between. Events
-        and calls before the start of the wait, or before the mark ``since`` if given, are ignored.
+        begins when the previous step has been found. Other events and calls can come between two
+        steps. By default, everything before the start of the wait is ignored. With ``since``,
+        everything before this mark is ignored.
 
         Raises WaitTimeout for the first step that did not happen in time, with a report of what
         happened, and RequestError for an unknown name.
@@ -861,8 +867,8 @@ class MockKubelet:
 
         Returns the settings of each container response that the plugin sent. Raises RpcError if the
         call fails, and RequestError for invalid arguments or if no plugin is connected. Raises
-        WireError if a container response has a device in the field ``typed_devices`` that is not of
-        the kind filesystem, netlink or pci.
+        WireError if the field ``typed_devices`` of a container response has a device of a kind
+        other than filesystem, netlink and pci.
         """
         return self._direct.allocate(resource, ids, containers, timeout)
 
@@ -949,8 +955,9 @@ class MockKubelet:
     ) -> dict[str, ClaimResult]:
         """Call NodePrepareResources of a driver for claims, without a pod.
 
-        ``claims`` are names as ``NAMESPACE/NAME``. ``endpoint`` selects an instance of the driver.
-        Returns the driver's results by the UID of the claim. The kubelet's state does not change.
+        ``claims`` are names as ``NAMESPACE/NAME``. ``endpoint`` is the socket path of one instance
+        of the driver; None selects the instance that the kubelet would call. Returns the driver's
+        results by claim UID. The kubelet's state does not change.
         Raises RpcError if the call fails, and RequestError for an unknown claim or driver.
         """
         from devicemanager.core.dra.effects import Operation
@@ -1019,7 +1026,7 @@ class MockKubelet:
         }
 
     def publish(self, pool: ClaimSource) -> None:
-        """Publish device pools of structured claims, as a driver does.
+        """Publish pools of devices for structured claims (docs/claims.md), as a driver does.
 
         ``pool`` is a dict, YAML text, a path or an API object. A pool of the same name is replaced;
         allocated devices stay allocated. Objects of other kinds, such as device classes, are
@@ -1029,17 +1036,18 @@ class MockKubelet:
         self._apply(pool)
 
     def define(self, device_class: ClaimSource) -> None:
-        """Define device classes of structured claims, as an administrator does.
+        """Define device classes for structured claims (docs/claims.md), as an administrator does.
 
         Accepts the same forms and raises the same errors as ``publish``.
         """
         self._apply(device_class)
 
     def claim(self, claim: ClaimSource) -> None:
-        """Create structured claims, as a user does. Accepts the same forms as ``publish``.
+        """Create structured claims (docs/claims.md), as a user does.
 
-        A pod that names a claim in ``spec.resourceClaims`` gets the claim's devices. Raises the
-        same errors as ``publish``, and ClaimsError for a change of an allocated claim.
+        A pod that names a claim in ``spec.resourceClaims`` gets the claim's devices. Accepts the
+        same forms and raises the same errors as ``publish``. Also raises ClaimsError for a change
+        of an allocated claim.
         """
         self._apply(claim)
 
@@ -1053,9 +1061,9 @@ class MockKubelet:
 
     @property
     def faults(self) -> FaultRegistry:
-        """Fault injection in the kubelet, with ``set``, ``list`` and ``clear``.
+        """The injected faults of the kubelet, with the methods ``set``, ``list`` and ``clear``.
 
-        A restart does not clear faults. docs/faults.md describes them.
+        A restart does not clear the faults. docs/faults.md describes all kinds of faults.
         """
         return self._faults
 

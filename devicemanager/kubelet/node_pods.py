@@ -43,7 +43,7 @@ __all__ = ["NodePods", "Process"]
 
 
 class Process(Protocol):
-    """Process object of a running kubelet, with its device manager and its pod workers."""
+    """What ``NodePods`` uses of a process object: the device manager and the pod workers."""
 
     @property
     def manager(self) -> DeviceManager: ...
@@ -110,7 +110,10 @@ class NodePods:
         workers.update(parser()(manifest), generation)
 
     def finish(self, uid: str, exit_codes: int | Mapping[str, int]) -> Phase:
-        """Let all app containers exit with ``exit_codes``, and return the pod's phase."""
+        """Let all app containers of the pod exit, and return the pod's phase.
+
+        ``exit_codes`` is one code for all containers, or a mapping from container names to codes.
+        """
         workers = self.workers
         # One code for all containers is expanded here: the workers accept only codes by container.
         if not isinstance(exit_codes, Mapping):
@@ -121,8 +124,8 @@ class NodePods:
         return workers.finish(uid, exit_codes)
 
     def dra_pods(self) -> list[ClaimUser]:
-        """Return the pods that use DRA, each with the result of the last attempt to create or
-        remove its sandbox."""
+        """Return the pods that use DRA, each with the last attempt to prepare or unprepare its
+        claims."""
         # Imported here, because most nodes have no DRA driver.
         from devicemanager.kubelet.dra.pod_claims import ClaimUser
 
@@ -190,7 +193,7 @@ class NodePods:
             return pod_info(record, held, claims)
 
     def claim_devices(self, pod: Pod, container: str) -> dict[str, tuple[str, ...]]:
-        """Return the devices of a container: claim name → devices as ``pool/device``."""
+        """Return the devices of a container's claims: claim name → devices as ``pool/device``."""
         name = ContainerName(container)
         try:
             return self.workers.claim_devices(pod, name)
@@ -198,7 +201,10 @@ class NodePods:
             return self._claims.devices(pod, name)
 
     def pod_status(self, uid: str, gates: Gates | None) -> PodStatus:
-        """Return the pod's status as in the Pod object; ``gates`` are its readiness gates."""
+        """Return the pod's status as in the Pod object.
+
+        ``gates`` has the status of each readiness gate, as in ``MockKubelet.pod_status``.
+        """
         from devicemanager.kubelet.pods.records import api_status
 
         # Called before the store is locked: this also takes the manager's lock.
@@ -237,14 +243,17 @@ class NodePods:
     # -- reports about devices -----------------------------------------------------------
 
     def capacity(self) -> Capacity:
-        """Return the capacity and allocatable of each device resource.
+        """Return the number of all devices and of healthy devices, by resource.
 
-        A resource without a connected plugin is omitted when its grace period is over.
+        Resources whose plugin has been disconnected for longer than the grace period are omitted.
         """
         return _counts(self.manager)
 
     def node_status(self) -> NodeStatus:
-        """Return the capacity and allocatable of the device resources, as in the Node status."""
+        """Return the device counts in the Node object's status, by resource.
+
+        Unlike ``capacity``, this method includes removed resources, with 0 devices.
+        """
         # One manager for both calls: a restart in between would combine two states.
         manager = self.manager
         counts, removed = _counts(manager), manager.removed()

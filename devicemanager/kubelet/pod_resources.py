@@ -1,4 +1,4 @@
-"""The PodResources API of a kubelet version, and the faults of PodResources calls."""
+"""The PodResources API of a kubelet version, and the faults that a test injects into its calls."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def api_profile(settings: Settings) -> Profile:
 def prepare(
     fault: Fault, source: podresources.Source | None, profile: Profile
 ) -> Mapping[str, Method] | None:
-    """Return the data that a fault needs later, when it fires. Called when a test sets the fault.
+    """Return the data that a fault uses when it takes effect; None for a fault without data.
 
-    Only the fault ``stale-pod-resources`` needs data: it makes PodResources calls return the state
-    at the time when the fault was set. For this fault, return a mapping from gRPC paths to methods,
-    which read a copy of the state of ``source``. ``source`` is None if the kubelet is stopped; the
-    methods then return empty lists. For any other fault, return None.
+    Called when a test sets the fault. Only the fault ``stale-pod-resources`` has data: it makes
+    PodResources calls return the pods and devices at the time when the fault was set. The data is a
+    mapping from gRPC paths to PodResources methods. These methods read a copy of ``source``. If
+    ``source`` is None, because the kubelet is stopped, they return empty lists.
     """
     if fault.kind.effect is not Effect.STALE_POD_RESOURCES:
         return None
@@ -79,10 +79,10 @@ class FaultyResponses:
         self._faults = faults
 
     def __call__(self, method: Method, request: bytes) -> bytes:
-        """Return the response to a call of ``method``. The rate limit has let the call through.
+        """Return the response to a call of ``method`` that the rate limit has not rejected.
 
         A fault can delay or replace the response. Raises Rejection if a fault makes the call fail.
-        Also raises the error if ``method`` itself fails.
+        If ``method`` fails, raises its error.
         """
         if not self._faults.armed:
             return method.answer(request)  # the usual case, without faults, must be fast

@@ -69,7 +69,7 @@ class FaultActions:
         return self._faults
 
     def equipment(self) -> FaultEquipment:
-        """Return the objects of fault injection for the process that starts now."""
+        """Return the FaultEquipment of the kubelet process that is about to start."""
         keeps, self._keeps_sockets = self._keeps_sockets, False
         return FaultEquipment(self._faults, self._responses, self._pods_faults, keeps)
 
@@ -83,7 +83,7 @@ class FaultActions:
         """Execute the action of a fault on the calling thread.
 
         Raises RequestError if the kubelet is stopped and the action needs streams or sockets.
-        Also raises the error if the action cannot start or stop the kubelet.
+        If the action starts or stops the kubelet, errors of that start or stop are also raised.
         """
         _ACTIONS[fault.kind.effect](self, fault, context, self._stops)
 

@@ -28,8 +28,8 @@ class LazyResourceClaims:
     def __init__(self, kubeconfig: Path | None, node: str, events: EventStream) -> None:
         """``kubeconfig`` selects an API server; None selects claims in memory.
 
-        Events are published to ``events`` for changes of claims in memory. With an API server,
-        they are published for changes of the ResourceSlices of the node ``node``.
+        With claims in memory, each change of a claim or other DRA object is published to
+        ``events``. With an API server, each change of a ResourceSlice of ``node`` is published.
         """
         self._kubeconfig = kubeconfig
         self._node = node

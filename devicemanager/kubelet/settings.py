@@ -1,7 +1,7 @@
 """All settings of a kubelet. The defaults are the values of the real kubelet.
 
-Every field has a docstring with its unit and the value that switches it off. ``setting_flags``
-lists the fields that are also command-line flags.
+Every field has a docstring with its unit and, for a limit, the value that switches it off.
+``setting_flags`` lists the fields that are also command-line flags.
 """
 
 from __future__ import annotations
@@ -195,27 +195,30 @@ class Settings:
     """Kubelet version to behave as, 1.20 or later: ``1.28`` (the newest patch of 1.28) or
     ``1.28.2``. Known bugs of the version are enabled separately, with ``quirks``."""
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict, converter=_as_gates)
-    """Feature gates of the kubelet that differ from the version's defaults, by name."""
+    """Feature gates that differ from the defaults of the kubelet version: name → True or False."""
     behaviour: Behaviour = attrs.field(init=False, eq=False, repr=False)
-    """The kubelet's behaviour, which results from ``kubelet_version`` and ``feature_gates``."""
+    """Behavior of the kubelet, which results from ``kubelet_version`` and ``feature_gates``."""
 
     @behaviour.default
     def _behaviour(self) -> Behaviour:
         return resolve(KubeletVersion.parse(self.kubelet_version), self.feature_gates)
 
     dial_timeout: float = attrs.field(default=10.0, validator=_number())
-    """How long a registration tries to connect to the plugin's socket."""
+    """How long, in seconds, a registration tries to connect to the plugin's socket."""
     options_timeout: float | None = attrs.field(default=10.0, validator=_TIMEOUT)
-    """Timeout of GetDevicePluginOptions, which is called before Register is answered. None means no
-    timeout, as in the real kubelet: a plugin that hangs gets no response to Register."""
+    """Timeout, in seconds, of GetDevicePluginOptions, which is called before Register is answered.
+    None means no timeout, as in the real kubelet: a plugin that hangs gets no response to
+    Register."""
     allocate_timeout: float | None = attrs.field(default=None, validator=_TIMEOUT)
-    """Timeout of Allocate. The kubelet has no timeout: a plugin that hangs blocks the pod."""
+    """Timeout of Allocate in seconds. None means no timeout, as in the real kubelet: a plugin that
+    hangs blocks the pod."""
     preferred_allocation_timeout: float | None = attrs.field(default=None, validator=_TIMEOUT)
-    """Timeout of GetPreferredAllocation. The kubelet has no timeout."""
+    """Timeout of GetPreferredAllocation in seconds. None means no timeout, as in the kubelet."""
     pre_start_timeout: float | None = attrs.field(default=30.0, validator=_TIMEOUT)
-    """Timeout of PreStartContainer, 30 s as in the kubelet."""
+    """Timeout of PreStartContainer in seconds, 30 as in the kubelet. None means no timeout."""
     grace_period: float = attrs.field(default=300.0, validator=_number())
-    """How long a resource remains after its last plugin disconnects."""
+    """How long, in seconds, a resource stays in the node's capacity after its last plugin has
+    disconnected."""
     max_list_bytes: int = attrs.field(default=KUBELET_LIST_LIMIT, validator=_number(-1, whole=True))
     """Size of the largest ListAndWatch message that is read, in bytes. The kubelet's limit is
     gRPC's default of 4 MiB; -1 means no limit."""
@@ -239,8 +242,9 @@ class Settings:
     registrations. None means no limit, as in the real kubelet. Plugins in the kubelet's own process
     are not counted. DRA drivers are counted separately, with the same limits."""
     pod_resources_qps: float | None = attrs.field(validator=_number(none=True, above=True))
-    """Rate limit of PodResources, and of the Pods API, in requests per second. None means no limit.
-    The default is 100, or None if the kubelet version has no limit."""
+    """Rate limit of the PodResources API, in requests per second. The kubelet's Pods API (KEP-4188)
+    has the same limit. None means no limit. The default is 100, or None if the kubelet version has
+    no limit."""
 
     @pod_resources_qps.default
     def _pod_resources_qps(self) -> float | None:
@@ -283,8 +287,8 @@ class Settings:
     """True to reject pods that request a resource no plugin has registered. By default such pods
     run without the resource, as in the kubelet, and a warning event is published."""
     wait_for_plugin: float = attrs.field(default=0.0, validator=_number())
-    """How long an admission waits for the pod's plugins to re-register after a reboot. With 0
-    the pod is rejected immediately, as by the kubelet."""
+    """How long, in seconds, an admission after a reboot waits for the pod's plugins to re-register.
+    With 0 the pod is rejected immediately, as by the real kubelet."""
     topology_policy: str = attrs.field(default="none", validator=_is(str, "the name of a policy"))
     """Policy of the Topology Manager: ``none``, ``best-effort``, ``restricted`` or
     ``single-numa-node``."""
@@ -313,16 +317,16 @@ class Settings:
     """The node's NUMA nodes and distances. With None, the NUMA nodes of ``providers`` are used;
     without providers, NUMA nodes are added when devices name them."""
     node_name: str = attrs.field(default="mock", validator=_node_name)
-    """Name of the node. Structured claims (``MockKubelet.claims``) can use device pools with this
-    node name, and pools without a node name."""
+    """Name of the node. The claims in ``MockKubelet.claims`` can use device pools with this node
+    name, and pools without a node name."""
     claims_admin_namespaces: frozenset[str] | None = attrs.field(
         default=None, converter=_as_namespaces
     )
-    """Namespaces whose structured claims (``MockKubelet.claims``) may use device classes with admin
-    access. None allows all namespaces."""
+    """Namespaces whose claims in ``MockKubelet.claims`` may use device classes with admin access.
+    None allows all namespaces."""
     kubeconfig: Path | None = attrs.field(default=None, converter=_as_path)
-    """Kubeconfig of the API server that has the ResourceClaims and ResourceSlices of this node.
-    With None, the kubelet uses the ResourceClaims that the test passes to it."""
+    """Kubeconfig file for the API server that stores the ResourceClaims and ResourceSlices of this
+    node. With None, the kubelet uses the ResourceClaims that the test passes to it."""
     sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
     """Directory of sysfs, which is searched for PCI devices that a plugin names by vendor and
     product ID."""

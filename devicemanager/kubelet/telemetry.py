@@ -60,9 +60,9 @@ class NodeTelemetry:
     _pods: PodStore
 
     def device_counts(self) -> Mapping[str, DeviceCounts]:
-        """Count the devices of each known resource, sorted by resource.
+        """Return the device counts of each resource in the node's capacity, sorted by resource.
 
-        The result is empty while the kubelet is stopped.
+        The keys are resource names. The mapping is empty while the kubelet is stopped.
         """
         try:
             state = self._manager().state
@@ -127,7 +127,7 @@ class NodeTelemetry:
 
 @attrs.frozen(eq=False)
 class Telemetry(NodeTelemetry):
-    """Telemetry of a ``MockKubelet``, which also has health checks and PodResources counters."""
+    """Telemetry of a ``MockKubelet``, also of its health, its DRA drivers and its API calls."""
 
     _check: HealthCheck
     _serving: Callable[[], KubeletProcess | None]
@@ -190,9 +190,10 @@ class NodeInfo(Protocol):
 
 
 def registration_failure(check: HealthCheck, *, has_started: bool, error: Exception | None) -> str:
-    """Return the error text of the ``/healthz`` check ``device-plugin``; empty if it passes.
+    """Return the error text of the ``/healthz`` check ``device-plugin``; empty if the check passes.
 
-    ``has_started`` and ``error`` are the state of the Registration server.
+    ``has_started``: True if the kubelet has started its Registration server at least once.
+    ``error``: the reason that the server could not start; None if it has not failed.
 
     Follows ``Check``, pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32.0 and
     v1.32.11.

@@ -1,11 +1,11 @@
-"""The waits of a ``MockKubelet``, for threads and for event loops.
+"""The methods of a ``MockKubelet`` that wait: blocking, or with asyncio.
 
-A wait subscribes to the kubelet's events and calls, and checks its condition whenever an event or
-call is published. A condition can also become true without an event or call, just because time
-passes. Therefore waits for conditions also check every ``_POLL_SECONDS`` seconds.
+A wait for events and RPCs checks each event and each RPC when it is published. A wait for a
+condition checks the condition after each event. It also checks every ``_POLL_SECONDS`` seconds,
+because a condition can become true without an event, just because time passes.
 
 A wait that times out raises ``WaitTimeout`` with a report: what was expected, why it cannot
-happen (if known), and the events and calls around the start of the wait.
+happen (if known), and the events and RPCs around the start of the wait.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ class Waits:
     def mark(self, since: Mark | int | None = None, after: int | None = None) -> Mark:
         """Return a mark of a moment. A wait with this mark finds only later events and calls.
 
-        If ``since`` is a mark, return it. If ``since`` is the number of an event, the moment is
-        that of this event for events, and now for calls. ``after`` is also the number of an event,
-        and is used if ``since`` is None. If both are None, the moment is now.
+        If ``since`` is a mark, return it. If ``since`` is the number of an event, a wait with the
+        returned mark finds the events after this event, and the calls from now on. ``after``, the
+        number of an event, is used if ``since`` is None. If both are None, the moment is now.
         """
         # The number of an event does not say which calls are later: count calls from now.
         now = self._calls.mark()
@@ -148,15 +148,17 @@ class Waits:
         return cast(Event, found)
 
     def call(self, expected: Expected, since: Mark | None) -> Call:
-        """Wait for the call that ``expected`` describes, after the mark ``since``. Return the
-        call."""
+        """Wait for the call that ``expected`` describes, and return the call.
+
+        The call must end after the mark ``since``; None stands for the start of the wait.
+        """
         (found,) = self.sequence([expected], since)
         return cast(Call, found)
 
     def sequence(self, steps: Iterable[Step], since: Mark | None) -> list[Entry]:
-        """Wait until all steps have happened after ``since``, in this order.
+        """Wait until all steps have happened in this order, and return their events and calls.
 
-        Returns the events and calls of the steps.
+        They must come after the mark ``since``; None stands for the start of the wait.
         """
         wanted, start = [*map(Expected.of, steps)], self.mark(since)
         woken = threading.Event()

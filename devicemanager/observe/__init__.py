@@ -10,8 +10,8 @@ Out: ``view``      immutable values that describe a node or a cluster;
      ``metrics``   the kubelet's Prometheus metrics.
 
 Invariants:
-* This package makes no decisions about devices and does not change a node. The live page
-  changes a node only through the control API and its token.
+* This package makes no decisions about devices. It changes a node only for the buttons of the
+  live page, which require the token of the control API.
 * An admission never waits for an observer. Events and calls only set a flag or append to a
   queue. An observer does its work on its own thread.
 * The cost of a refresh depends on the number of changes, not on the size of the node. Unchanged

@@ -81,7 +81,7 @@ class Plugin(ABC):
         """
 
     def stop(self) -> None:  # noqa: B027 - see start
-        """Clean up after the resource is no longer served."""
+        """Clean up. Called when the resource is no longer served."""
 
     # Not set in `__init__`: authors override it, and often do not call `super().__init__`.
     @cached_property

@@ -1,6 +1,6 @@
-"""Newest device list of a resource, for which ListAndWatch streams wait.
+"""Store the newest device list of a resource, and wake ListAndWatch streams when it changes.
 
-Only the newest list is stored. Each stream remembers the version that it sent last, so every
+Older lists are not stored. Each stream remembers the version that it sent last, so every
 stream sends the newest list. A slow stream skips earlier lists.
 """
 

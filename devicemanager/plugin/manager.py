@@ -1,4 +1,4 @@
-"""Run the plugins of all resources of a lister, each on its own thread."""
+"""Run the plugin of each resource in a ``Lister``. Each plugin has its own thread."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ _SOCKET_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
 
 
 class Manager:
-    """Manager that serves the resources of one lister in one plugin directory.
+    """Manager that serves the resources of one ``Lister`` in one plugin directory.
 
     ``directory`` is the kubelet's plugin directory, which need not exist yet. The default is the
     value of the environment variable ``DEVICE_PLUGIN_DIRECTORY``. If this variable is not set, it
     is ``/var/lib/kubelet/device-plugins``, or ``/var/lib/kubelet/plugins_registry`` with
     ``settings.announce``.
 
-    A context manager: entering it starts serving, leaving it stops and removes every socket. The
-    constructor raises ConfigurationError if the directory's path is too long for a socket.
+    A context manager: entering it starts serving, leaving it stops serving and removes every
+    socket. The constructor raises ConfigurationError if the directory's path is too long for a
+    socket.
 
     A manager works only in the process that created it. In a forked child process, ``stop`` does
     nothing, and all other methods raise PluginError.

@@ -86,8 +86,8 @@ class Resource:
     ) -> None:
         """Create the resource without starting it.
 
-        ``on_change`` is called after each change of state, ``before_observation`` before each
-        check of the sockets.
+        ``on_change`` is called after each change of state. ``before_observation`` is called before
+        each check of the kubelet's and the plugin's socket.
         """
         self.name = name
         self.plugin = plugin

@@ -25,8 +25,8 @@ def serve(
 
     Raises ConfigurationError for an invalid resource name or plugin directory, and PluginError if
     the plugin's ``start`` keeps failing. Raises TypeError for a class instead of an instance. A
-    second signal during the stop ends the process immediately. A second SIGHUP has no effect,
-    because a closing terminal sends several.
+    second signal during the stop ends the process immediately. Only SIGHUP has no effect then,
+    because a closing terminal sends SIGHUP several times.
     """
     if not isinstance(plugin, Plugin):
         raise TypeError(wrong_type("plugin", plugin))

@@ -82,8 +82,8 @@ class PluginSettings:
     stream_wait: float | None = attrs.field(default=20.0, validator=_not_negative_or_none)
     """Pause before the next registration if the kubelet opened no ListAndWatch stream.
 
-    A kubelet opens the stream right after the registration. If the connection breaks at that
-    moment, the kubelet never opens it. None: wait forever.
+    A kubelet opens the stream right after the registration. If the plugin cannot be reached at
+    that moment, the kubelet never opens the stream. None: wait forever for the stream.
     """
 
     stream_settled: float = attrs.field(default=10.0, validator=_not_negative)
@@ -98,7 +98,7 @@ class PluginSettings:
     """Maximum pause between the end of a ListAndWatch stream and the next registration."""
 
     recheck: float = attrs.field(default=2.0, validator=_positive)
-    """Maximum interval between checks of the sockets.
+    """Maximum interval between checks of the kubelet's socket and the plugin's sockets.
 
     A file event triggers a check immediately.
     """

@@ -99,7 +99,7 @@ class PciDevice:
 class ApiType(enum.Enum):
     """How a container uses a ``FlatDevice``: through a path, or as a network interface.
 
-    ``of`` also accepts the numbers in the API proposal for typed devices.
+    In the API proposal for typed devices, PATH has the number 1, and NETLINK has the number 2.
     """
 
     PATH = "PATH"
@@ -107,9 +107,9 @@ class ApiType(enum.Enum):
 
     @classmethod
     def of(cls, value: ApiType | str | int) -> ApiType:
-        """Convert a name (in any case) or a number (PATH is 1, NETLINK is 2) to an API type.
+        """Return the API type with this name or number. PATH is 1, and NETLINK is 2.
 
-        Raises ValueError for any other name or number.
+        The name can be in upper or lower case. Raises ValueError for any other name or number.
         """
         numbers = dict(enumerate(cls, start=1))
         if isinstance(value, ApiType):
@@ -130,8 +130,8 @@ def _api_type(value: ApiType | str | int) -> ApiType:
 class FlatDevice:
     """Typed device given by its path or interface name in the container and on the host.
 
-    ``api_type`` says whether these are paths or interface names. It can be given as a name (in any
-    case) or a number. ``permissions`` are only for paths; the default is ``rw``. Raises
+    ``api_type`` says whether these are paths or interface names. It can be an ``ApiType``, or its
+    name or number. ``permissions`` are only for paths; the default is ``rw``. Raises
     ``ValueError`` for values that ``FilesystemDevice`` or ``NetlinkDevice`` reject.
     """
 
@@ -161,17 +161,17 @@ class FlatDevice:
 
 
 TypedDevice: TypeAlias = FilesystemDevice | NetlinkDevice | PciDevice
-"""Typed device of one of the three kinds that an Allocate response can contain."""
+"""Typed device in an Allocate response: a path, a network interface or a PCI device."""
 
 
 def add_typed_devices(
     response: dp.ContainerAllocateResponse, devices: Iterable[TypedDevice | FlatDevice]
 ) -> None:
-    """Append ``devices`` to ``response.typed_devices``, and those with a path also to
+    """Append ``devices`` to ``response.typed_devices``, and devices with a path also to
     ``response.devices``.
 
-    Raises ``ValueError``, and appends nothing, if ``response.devices`` already has the container
-    path with another host path.
+    Raises ``ValueError``, and appends nothing, if two devices in the result would have the same
+    container path but different host paths.
     """
     from protos import deviceplugin_v1beta1 as dp
 

@@ -27,7 +27,8 @@ def check_text(what: str, value: object) -> None:
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    """Convert a ``Path`` to a string; return any other value unchanged, for the validator."""
+    """Return a ``Path`` as a string. Any other value is returned unchanged, and must be checked by
+    the caller."""
     return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 

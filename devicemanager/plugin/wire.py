@@ -50,5 +50,5 @@ def container_response(settings: ContainerSettings) -> dp.ContainerAllocateRespo
 
 
 def to_bytes(message: Message | bytes) -> bytes:
-    """Serialize a response; return bytes unchanged."""
+    """Return a response as bytes. If ``message`` is already bytes, return it unchanged."""
     return message if isinstance(message, bytes) else message.SerializeToString()

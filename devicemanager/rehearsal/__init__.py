@@ -15,7 +15,7 @@ Invariants:
 
 * Only the snapshot is read. The node is neither read nor changed.
 * The same snapshot, steps and seed give the same result.
-* ``Rehearsal.assumptions`` lists everything that the snapshot does not show.
+* ``Rehearsal.assumptions`` lists all assumptions about facts that the snapshot does not show.
 
 Start reading with ``rehearsing``, then ``runs``.
 """

@@ -29,7 +29,10 @@ class HeldClaims:
         """Names of prepared devices, by driver."""
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return a ResourceClaim in v1. Raises ClaimFetchError for an unknown claim."""
+        """Return a ResourceClaim in the form of the API ``resource.k8s.io/v1``.
+
+        Raises ClaimFetchError for an unknown claim.
+        """
         claim = self._claims.get((namespace, name))
         if claim is None:
             raise ClaimFetchError.not_found(name)

@@ -47,7 +47,7 @@ class HeldPod:
 
     @classmethod
     def new(cls, pod: Pod) -> HeldPod:
-        """Return a pod that a step admits: it has no devices yet."""
+        """Return the ``HeldPod`` of a new pod, which has no devices yet."""
         return cls(pod, f"{pod.namespace}/{pod.name}", {})
 
     @property
@@ -57,7 +57,7 @@ class HeldPod:
         return tuple(sorted({str(name) for each in containers for name in _devices_of(each)}))
 
     def missing(self, devices: Mapping[str, Mapping[str, Collection[str]]]) -> set[str]:
-        """Return the resources that an app container or a sidecar requests but has no device of.
+        """Return the requested resources for which an app container or a sidecar has no device.
 
         ``devices``: IDs of the devices that the pod has from plugins, by container and resource.
         Resources that a ResourceClaim provides are not returned.

@@ -36,7 +36,7 @@ def orders(
 
 
 def is_complete(plugins: Sequence[str], pods: Sequence[str], permuted: int = PERMUTED) -> bool:
-    """True if ``orders`` returns all orders that matter, and not a sample."""
+    """False if ``orders`` returns only a sample of the possible orders; True otherwise."""
     return not plugins or not pods or len(plugins) + len(pods) <= permuted
 
 

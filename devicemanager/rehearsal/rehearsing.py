@@ -1,4 +1,8 @@
-"""Run steps on the node of a snapshot, in many orders, and summarize the outcomes."""
+"""Run the steps of a rehearsal on the node of a snapshot, and summarize the outcomes.
+
+All steps run again for each order in which plugins can register and pods can be admitted, or for a
+sample of these orders.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Results of a rehearsal: outcomes of pods, statements and assumptions, as values."""
+"""Result of a rehearsal: outcomes of pods, predicted events, and assumptions.
+
+A rehearsal predicts what happens on a node during steps such as a kubelet restart.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +92,7 @@ class Statement:
 
     text: str
     basis: str
-    """How it is known that the event happens: from a comparison with a real kubelet, or from source
-    code."""
+    """Evidence for the prediction: a comparison with a real kubelet, or source code."""
     advice: str = ""
 
 
@@ -107,7 +109,8 @@ class Rehearsal:
     bad_orders: int
     """Number of tried orders in which at least one pod is lost or runs without its devices."""
     all_orders: bool
-    """True if all possible orders were tried; False if they are a sample."""
+    """True if the result covers all orders of registrations and admissions; False if only a sample
+    of the orders was tried."""
     kubelet_starts: bool
     """False if the kubelet exits with an error when it starts."""
     statements: tuple[Statement, ...]

@@ -137,10 +137,11 @@ class Plan:
 
 
 def run(plan: Plan, order: Order) -> Mapping[str, Outcome]:
-    """Run all steps, and return the outcome of each pod by UID.
+    """Run all steps once, and return the outcome of each pod by UID.
 
-    If the kubelet panics, all pods are lost in the result. Raises KubeletFails if the kubelet exits
-    at start with an error, because of its configuration or a state file.
+    ``order``: the order in which plugins register and pods are admitted. If the kubelet panics,
+    every pod counts as lost. Raises KubeletFails if the kubelet exits at start with an error,
+    because of its configuration or a state file.
     """
     node = _RunningNode(plan, order)
     try:

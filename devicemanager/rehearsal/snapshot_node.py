@@ -137,7 +137,10 @@ class SnapshotNode:
 
     @property
     def claims(self) -> tuple[dra.ClaimState, ...]:
-        """Undamaged claims in the DRA manager's state file, without the pods in ``dropped``."""
+        """Undamaged claims in the DRA manager's state file.
+
+        Pods in ``dropped`` are removed from each claim. A claim that only such pods use is omitted.
+        """
         saved = self.node.dra_saved
         return () if saved is None else dra.without_pods(saved.state, self.dropped).claims or ()
 
@@ -185,13 +188,19 @@ class SnapshotNode:
 
     @property
     def exclusive_cpus(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
-        """Exclusive CPUs by pod UID and container. Pods in ``dropped`` are omitted."""
+        """Exclusive CPUs of each container: pod UID → container name → CPU numbers.
+
+        Pods in ``dropped`` are omitted.
+        """
         state = self._cpus() if self.aligned.cpu_policy == STATIC_CPU else None
         return {} if state is None else self._remaining(state.assigned)
 
     @property
     def exclusive_memory(self) -> Mapping[str, Mapping[str, tuple[AssignedMemory, ...]]]:
-        """Exclusive memory by pod UID and container. Pods in ``dropped`` are omitted."""
+        """Exclusive memory of each container: pod UID → container name → memory blocks.
+
+        Pods in ``dropped`` are omitted.
+        """
         state = self._memory() if self.aligned.memory_policy == STATIC_MEMORY else None
         return {} if state is None else self._remaining(state.assigned)
 

@@ -59,8 +59,8 @@ class KubeletFails(Exception):
         super().__init__(text)
         self.advice = advice
         self.basis = basis
-        """Function that takes a kubelet version, and returns a text: how it is known that this
-        version does not start."""
+        """Function that takes the kubelet version, and returns the evidence for the failed start,
+        as text."""
 
 
 def check_start(node: Node, behaviour: Behaviour) -> None:

@@ -45,7 +45,7 @@ class Ran:
 
     @property
     def panic(self) -> Outcome | None:
-        """Outcome of the pods if the kubelet panics in this run; else None."""
+        """Outcome that every pod has if the kubelet panics in this run; None without a panic."""
         return next((each for each in self.outcomes.values() if each.reason == PANIC), None)
 
 

@@ -36,7 +36,7 @@ class Reboot:
 class Configure:
     """Step: the kubelet's version or configuration changes. It applies from the next kubelet start.
 
-    None and an empty mapping mean no change.
+    A setting whose field is None or empty does not change.
     """
 
     kubelet_version: str | None = None
@@ -96,8 +96,11 @@ Step: TypeAlias = Restart | Reboot | Configure | WithoutPlugin | SetDevices | Ad
 
 
 def with_starts(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps. If no restart or reboot follows the last ``Configure``, add a ``Restart``
-    directly after this ``Configure``."""
+    """Return ``steps``, with a kubelet start after the last ``Configure``.
+
+    If ``steps`` has no restart or reboot after the last ``Configure``, a ``Restart`` is inserted
+    directly after this ``Configure``.
+    """
     starts = [number for number, step in enumerate(steps) if isinstance(step, Restart | Reboot)]
     changes = [number for number, step in enumerate(steps) if isinstance(step, Configure)]
     if changes and (not starts or starts[-1] < changes[-1]):

@@ -17,7 +17,7 @@ __all__ = ["title"]
 
 
 def title(step: Step) -> str:
-    """Describe a step, for example as ``reboot the node``."""
+    """Return a short description of a step, such as ``reboot the node``."""
     match step:
         case Restart():
             return "restart the kubelet"

@@ -13,8 +13,8 @@ Out: the exit status of the command, and notes for the user.
 Invariants:
 
 * Root is not needed. The root file system is read-only, except for in-memory directories.
-* All changes are inside the namespaces. If any process is killed, the kernel kills the others, and
-  nothing is left on disk.
+* All changes are inside the namespaces. If the calling process is killed, the kernel kills all
+  processes of the container. Nothing is left on disk.
 
 Start reading with ``running``.
 """

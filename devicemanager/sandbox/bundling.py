@@ -20,12 +20,12 @@ _MOUNT_TYPES = ("", "bind", "none", "tmpfs")
 
 @attrs.frozen
 class Bundle:
-    """Configuration of a container that runs without root, with notes on the parts left out."""
+    """OCI configuration of a container that runs without root, and notes on its restrictions."""
 
     config: Config
-    """``config.json`` of an OCI bundle."""
+    """Contents of ``config.json`` in an OCI bundle."""
     notes: tuple[str, ...] = ()
-    """Parts that are left out or restricted without root, one line each."""
+    """Mounts, device nodes and other settings that are left out or restricted, one line each."""
 
 
 def bundle(fragment: Mapping[str, Any], command: Sequence[str], rootfs: Path = Path("/")) -> Bundle:

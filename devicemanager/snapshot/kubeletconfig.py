@@ -1,8 +1,7 @@
-"""Read the kubelet's configuration of the topology, CPU and memory manager, from its file and its
-flags.
+"""Read the kubelet's configuration from its configuration file and its flags.
 
-The feature gates and the paths of the kubelet's files are also read. These are the relevant fields
-and flags. All others are not read, because some of them name credentials.
+Only these settings are read: the topology, CPU and memory manager, the feature gates, and the paths
+of the kubelet's files. Other fields and flags are ignored, because some of them name credentials.
 """
 
 from __future__ import annotations
@@ -50,9 +49,10 @@ _NAME: Final = b"kubelet"
 
 
 def running_kubelet(proc: Path) -> tuple[int, dict[str, str]] | None:
-    """Return the process ID and the relevant flags of the running kubelet. None if no kubelet runs.
+    """Return the process ID and the flags of the running kubelet. None if no kubelet runs.
 
-    ``proc`` is the ``/proc`` of the machine. Raises OSError if it cannot be read.
+    Only flags that this module reads are returned. ``proc`` is the ``/proc`` of the machine. Raises
+    OSError if ``proc`` cannot be read.
     """
     # In numerical order, so that the result is always the same.
     for entry in sorted(os.listdir(proc), key=lambda name: (len(name), name)):  # noqa: PTH208  # text
@@ -83,10 +83,10 @@ def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def merged_settings(file: Path, directory: Path | None = None) -> dict[str, Any]:
-    """Return the relevant fields of the configuration file ``file``. The files in the drop-in
-    directory ``directory`` override it.
+    """Return the fields that this module reads from the configuration file ``file``.
 
-    Raises OSError or FileRejected if a file cannot be read, and ManifestError for invalid YAML.
+    The files in the drop-in directory ``directory`` override the fields of ``file``. Raises
+    OSError or FileRejected if a file cannot be read, and ManifestError for invalid YAML.
     """
     settings: dict[str, Any] = {}
     # Drop-in files are applied in the order of their names (kubelet --config-dir).
@@ -120,16 +120,17 @@ class Alignment:
     cpu_policy: str = "none"
     memory_policy: str = "None"
     reserved_cpus: str = ""
-    """CPUs in the kernel's list format, such as ``0-3,8``."""
+    """Reserved CPUs (``reservedSystemCPUs``) in the kernel's list format, such as ``0-3,8``."""
     gates: Mapping[str, bool] = attrs.field(factory=dict)
     """The configured feature gates."""
     cpu_options: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def alignment(config: KubeletConfig | None) -> Alignment:
-    """Return the effective configuration: flags override the file, and the file overrides defaults.
+    """Return the effective configuration of the topology, CPU and memory manager.
 
-    Values of a wrong type are ignored, because no kubelet starts with them.
+    Flags override the configuration file, and the file overrides defaults. Values of a wrong
+    type are ignored, because no kubelet starts with them.
     """
     if config is None:
         return Alignment()

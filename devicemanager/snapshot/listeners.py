@@ -1,4 +1,8 @@
-"""Find the process that listens on a socket: connect to the socket, and close the connection."""
+"""Find the process that listens on a socket.
+
+The module connects to the socket, asks the kernel for the ID of the process, and closes the
+connection.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +31,9 @@ _LONGEST_NAME: Final = 64
 
 
 def sockets_in(directory: Path) -> Iterator[SocketSeen]:
-    """Iterate over the states of the sockets in a directory, sorted by file name.
+    """Yield the sockets in a directory with their states, sorted by file name.
 
-    The number of sockets is limited to ``MOST_SOCKETS``. Raises OSError if the directory cannot be
-    read.
+    At most ``MOST_SOCKETS`` sockets are checked. Raises OSError if the directory cannot be read.
     """
     with os.scandir(directory) as entries:
         names = sorted(

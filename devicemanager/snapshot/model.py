@@ -56,7 +56,7 @@ class Listening(enum.StrEnum):
     DEAD = "dead"
     """The socket is stale: no process is listening on it."""
     UNKNOWN = "unknown"
-    """The connection failed for another reason, usually because of missing permission."""
+    """The state is unknown: connecting failed, usually because of missing permission."""
 
 
 @attrs.frozen
@@ -81,15 +81,15 @@ class SocketSeen:
 
 @attrs.frozen
 class KubeletConfig:
-    """Configuration of a kubelet: the fields and flags for the topology, CPU and memory manager,
-    the feature gates and paths."""
+    """Configuration of a kubelet: topology, CPU and memory manager, feature gates, and paths of the
+    kubelet's files."""
 
     source: str | None = None
     """Path of the configuration file; None if no file was read."""
     # The values are not converted: rules interpret them as the kubelet does, and people read the
     # originals.
     settings: Mapping[str, Any] = attrs.field(factory=dict)
-    """Fields of ``KubeletConfiguration`` with their values in the file."""
+    """Fields of ``KubeletConfiguration`` with their values in the file and its drop-in files."""
     flags: Mapping[str, str] = attrs.field(factory=dict)
     """Flags of the running kubelet, without dashes. Flags override the file."""
     pid: int | None = None
@@ -107,7 +107,7 @@ class LoggedPod:
 
 @attrs.frozen
 class PodDirectories:
-    """Pods that have a directory on the node."""
+    """Pods for which the node has a kubelet directory or a log directory."""
 
     uids: tuple[str, ...] | None = None
     """UIDs of the pods for which the kubelet has a directory. None if its directories could
@@ -128,7 +128,7 @@ class Snapshot:
     node: str
     """Host name of the node."""
     root: str
-    """Directory of the kubelet."""
+    """Root directory of the kubelet, usually ``/var/lib/kubelet``."""
     parts: tuple[Part, ...] = ()
     pods: tuple[Pod, ...] | None = None
     """Response of PodResources List."""

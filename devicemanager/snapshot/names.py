@@ -69,9 +69,9 @@ def from_claims(claims: Iterable[ClaimState], pods: Iterable[Pod]) -> Names:
 def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[str]]:
     """Return, for each UID in the checkpoint, the names of the matching pods in PodResources.
 
-    A pod matches a UID if an entry of the checkpoint with this UID matches a container of the pod:
-    the container has the same name, and exactly the entry's devices of the entry's resource. UIDs
-    without a matching pod are left out.
+    A pod matches a UID if a checkpoint entry with this UID matches a container of the pod. The
+    entry and the container must have the same container name, and the same devices of the
+    entry's resource. UIDs without a matching pod are left out.
     """
     # Container name, resource and devices together are almost always unique on a node.
     holdings: dict[tuple[str, str, frozenset[str]], set[str]] = {}

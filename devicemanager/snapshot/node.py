@@ -74,10 +74,9 @@ class Node:
         return {**self.names_of_claims(self.claims), **self.names_in(saved)}
 
     def names_in(self, saved: Checkpoint | None) -> Names:
-        """Return the names, by UID, of the pods in ``saved``, as far as they are known.
+        """Return the known names of pods, by UID: pods in ``saved``, and pods with a log directory.
 
-        The result also has the pods with a directory for container logs. ``saved`` is a checkpoint
-        of this node. It may differ from the checkpoint in the snapshot.
+        ``saved`` is a checkpoint of this node. It may differ from the checkpoint in the snapshot.
         """
         names = dict(from_directories(self.snapshot.directories))
         if saved is not None and self.snapshot.pods is not None:
@@ -85,10 +84,10 @@ class Node:
         return names
 
     def names_of_claims(self, claims: Iterable[dra.ClaimState]) -> Names:
-        """Return the names, by UID, of the pods that hold ``claims``, as far as they are known.
+        """Return the known names of pods, by UID: pods that hold ``claims``, and pods with a log
+        directory.
 
-        The result also has the pods with a directory for container logs. ``claims`` must be claims
-        of this node.
+        ``claims`` must be claims of this node.
         """
         names = from_claims(claims, self.snapshot.pods or ())
         return {**from_directories(self.snapshot.directories), **names}

@@ -40,11 +40,12 @@ class Places:
         plugin_dir: Path | None = None,
         config: Path | None = None,
     ) -> Places:
-        """Find the paths of the node's kubelet, or of the kubelet whose root directory is ``root``.
+        """Return the paths of a kubelet's files.
 
-        ``host`` is the root of the node's file system. If ``root`` is given, a running kubelet is
-        ignored, because it is a different kubelet. ``plugin_dir`` and ``config`` replace the paths
-        that would be found.
+        ``host`` is the root of the node's file system. If ``root`` is None, these are the paths of
+        the node's own kubelet. Otherwise, ``root`` is the root directory of another kubelet, such
+        as a mock kubelet. ``plugin_dir`` and ``config`` override the plugin directory and the
+        configuration file.
         """
         # A kubelet can have another directory and configuration file; only its flags show this.
         pid, flags = (_running(host) if root is None else None) or (None, {})

@@ -1,4 +1,6 @@
-"""Read the state files of the CPU manager and the memory manager. Needs the extra ``snapshot``.
+"""Read the state files of the CPU manager and the memory manager.
+
+Needs the extra ``snapshot`` of the package.
 
 A kubelet does not start if one of these files is invalid. In contrast, it only logs that a device
 checkpoint is damaged.
@@ -65,8 +67,7 @@ class CpuState:
 
 @attrs.frozen
 class MemoryBlock:
-    """Memory of one type that is assigned to a container, and its NUMA nodes. ``size`` is in
-    bytes."""
+    """Memory that is assigned to a container: its type, its size in bytes, and its NUMA nodes."""
 
     type: str
     size: int
@@ -170,9 +171,7 @@ class _CpuFile(msgspec.Struct):
         for each in self.entries.values():
             # Before v1.19, entries mapped container IDs to CPUs and had no pods.
             if not isinstance(each, str) and not is_text_mapping(each):
-                raise ValueError(
-                    "invalid entries: expected the CPUs of containers by pod UID and name"
-                )
+                raise ValueError("invalid entries: expected CPUs by pod UID and container name")
 
 
 def is_text_mapping(value: object) -> bool:

@@ -1,11 +1,11 @@
 """``ApiNode``: a mock kubelet as a node of an API server in the same process.
 
 Theory of operation. The server has a Node object, and runs a scheduler and controllers. They
-schedule pods, and create, allocate, reserve and release their ResourceClaims. After each change on
-the server and each event of the kubelet, a thread compares the server's pods with the pods of the
-kubelet:
+schedule pods, and create, allocate, reserve and release the ResourceClaims of the pods. After each
+change on the server and each event of the kubelet, a thread compares the server's pods with the
+pods of the kubelet:
 
-* for a pod that the scheduler cannot bind, the thread publishes an event of the kubelet;
+* for a pod that the scheduler cannot bind, ``MockKubelet.events`` gets an event with the reason;
 * a pod that the kubelet does not know is admitted, and its containers start;
 * a pod that is being deleted is terminated, and then removed from the server;
 * the status of a pod, and the devices of the node, are written to the server when they have

@@ -4,8 +4,8 @@ The names of the functions and objects follow the builder in Kubernetes' end-to-
 (``test/e2e/dra/utils/builder.go``, v1.36).
 
 The functions return API objects of the versions ``v1`` and ``resource.k8s.io/v1`` as JSON values.
-``MockKubelet.resource_claims.load``, ``MockKubelet.admit``, the API server of this distribution and
-the package ``kubernetes`` accept these objects.
+``MockKubelet.resource_claims.load``, ``MockKubelet.admit``, ``FakeApiServer`` and the package
+``kubernetes`` accept these objects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 _GROUP = "resource.k8s.io/v1"
 DRIVER = "gpu.example.com"
-"""Driver name that the functions use by default. The simulated driver has the same default name."""
+"""Default driver name of the functions in this module, and of the fixture ``simulated_driver``."""
 _ENTRY = "my-inline-claim"
 _REQUEST = "my-request"
 
@@ -43,10 +43,10 @@ def _object(kind: str, name: str, spec: Mapping[str, Any], namespace: str = "") 
 
 
 def parameters_env(driver: str = DRIVER, **env: str) -> Object:
-    """Return an opaque device configuration for a driver, with environment variables.
+    """Return an opaque device configuration for a driver, with the parameters ``env``.
 
-    The keyword arguments are the variables. Pass the result to ``device_class`` or ``claim_spec``
-    as ``config``.
+    Pass the result to ``device_class`` or ``claim_spec`` as ``config``. The driver of Kubernetes'
+    end-to-end tests sets the parameters as environment variables in the containers.
     """
     return {"opaque": {"driver": driver, "parameters": json.loads(json.dumps(env))}}
 

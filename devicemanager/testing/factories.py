@@ -85,8 +85,8 @@ class MockKubeletFactory(Factory):
             kubelet.check()
 
     def report(self, after: int = 0) -> str:
-        """Return the latest events of each kubelet as text. Events up to number ``after`` are left
-        out."""
+        """Return the latest events of each kubelet as text. Only events with a number above
+        ``after`` are included."""
         return "\n".join(filter(None, (_events(kubelet, after) for kubelet in self._kubelets)))
 
 

@@ -69,7 +69,7 @@ def last(available: Ids, must_include: Ids, size: int) -> Ids:
 
 
 def one_short(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Return one ID less than ``first`` does, but always all of ``must_include``."""
+    """Return the result of ``first`` without its last ID. All IDs of ``must_include`` stay."""
     chosen = first(available, must_include, size)
     return chosen[:-1] if len(chosen) > len(must_include) else chosen
 
@@ -112,9 +112,9 @@ class FakePlugin:
 
     resource: ResourceName = attrs.field(converter=ResourceName)
     preference: Preference | None = None
-    """Function that chooses the IDs of GetPreferredAllocation; None: the call is not available.
+    """Function that chooses the IDs in the response of GetPreferredAllocation.
 
-    Registration reports whether the call is available.
+    None: the plugin reports at registration that it does not have this call.
     """
     pre_start_required: bool = False
     """True if the plugin reports at registration that it requires PreStartContainer."""
@@ -135,9 +135,10 @@ class FakePlugin:
     # -- actions of a plugin ---------------------------------------------------------
 
     def register(self, handler: ClientHandler, name: str = "plugin.sock") -> EndpointId:
-        """Register with ``handler``, usually ``manager.plugins``. Return the endpoint's ID.
+        """Register with ``handler``, usually ``manager.plugins``. Return the ID of the new
+        endpoint.
 
-        ``name`` is the socket name of the plugin. This method does not send a device list.
+        ``name`` is the socket name of the plugin. Afterwards, ``send_list`` sends a device list.
         """
         # Like a real plugin, report an optional call as available only if it is implemented.
         options = PluginOptions(self.pre_start_required, self.preference is not None)

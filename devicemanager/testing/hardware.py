@@ -39,10 +39,10 @@ class HardwareError(RequestError):
 
 
 class FakeSysfs:
-    """Fake sysfs with the files that plugins read: NUMA nodes, CPUs, PCI devices and drivers.
+    """Fake ``/sys`` in the directory ``directory``: NUMA nodes, CPUs, PCI devices and drivers.
 
-    ``directory`` replaces ``/sys``. Without a topology, there is one NUMA node, 0. Existing files
-    are overwritten.
+    It has only the files that plugins read. Existing files are overwritten. ``topology`` has the
+    NUMA nodes; by default, the only node is 0.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class FakeSysfs:
         """Write the tree without PCI devices.
 
         ``cpus``: CPU IDs by NUMA node. ``memory``: bytes by NUMA node, 1 GiB by default. Raises
-        HardwareError for a NUMA node that is not in the topology.
+        HardwareError for a NUMA node that is not in ``topology``.
         """
         self.directory = Path(directory)
         self.topology = topology or NumaTopology.up_to(0)
@@ -160,9 +160,9 @@ class FakeSysfs:
 
 
 class FakeDev:
-    """Fake ``/dev`` that needs no root: each device node is a link to ``/dev/null``.
+    """Fake ``/dev`` in the directory ``directory``.
 
-    ``directory`` replaces ``/dev``.
+    Each device node is a link to ``/dev/null``, because only root can create real device nodes.
     """
 
     def __init__(self, directory: str | os.PathLike[str], names: Iterable[str] = ()) -> None:

@@ -20,8 +20,8 @@ def pod_manifest(
 
     ``pod_manifest("train", {"vendor.com/gpu": 2})`` has one container, ``main``. Further containers
     are named ``main-2``, ``main-3``; init containers are named ``init``, ``init-2``. ``claims`` are
-    names of existing DeviceClaims (docs/claims.md) that all containers use. Without ``uid``, the
-    kubelet derives a UID from namespace and name.
+    names of existing ResourceClaims or structured claims (docs/claims.md) that all containers use.
+    Without ``uid``, the kubelet derives a UID from namespace and name.
     """
     metadata = {"name": name, "namespace": namespace}
     if uid is not None:

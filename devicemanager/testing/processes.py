@@ -1,9 +1,13 @@
 """Run plugins in separate processes: start and stop them, and restart them as a DaemonSet would.
 
-Two threads change a ``PluginProcess``: the caller's thread, and the thread that reads the output
-and notices the exit (``_exited``). The kubelet's clock can also cause a restart. A lock is held
-during each change. A restart only takes place if the run that it replaces is still the latest run
-(``_launch``). So a late exit of an old run cannot start another run.
+Each start of the command is a *run*. A ``PluginProcess`` is changed by:
+
+* the caller's thread;
+* the thread that reads the output and notices the exit (``_exited``);
+* the kubelet's clock, which restarts the command after a pause (``_launch``).
+
+A lock is held during each change. After an exit, a new run is started only if the run that ended is
+still the latest run. So a late exit of an old run cannot start another run.
 """
 
 from __future__ import annotations
@@ -132,8 +136,11 @@ class PluginProcess:
             self._wanted = False
 
     def forget_exits(self) -> None:
-        """Reset the pause before restarts, so that the next restart is immediate; for
-        ``restart="always"``. A kubelet does this after a run of more than ten minutes."""
+        """Reset the back-off, so that the command is restarted immediately after its next exit; for
+        ``restart="always"``.
+
+        A kubelet resets the back-off of a container that has run for more than ten minutes.
+        """
         with self._lock:
             self._back_off = CrashLoopBackOff()
 
@@ -146,7 +153,7 @@ class PluginProcess:
         return self._end(signal.SIGTERM, timeout)
 
     def kill(self, timeout: float = _STOP_SECONDS) -> int:
-        """Send SIGKILL and wait for the exit, like ``terminate``."""
+        """Do what ``terminate`` does, but with SIGKILL instead of SIGTERM."""
         return self._end(signal.SIGKILL, timeout)
 
     def pause(self) -> None:
@@ -243,21 +250,22 @@ class PluginProcess:
     # -- paths -----------------------------------------------------------------------
 
     def seen_path(self, path: str) -> Path:
-        """Return the caller's path to the file that the running command sees at ``path``. Links are
-        resolved.
+        """Return the path where this program finds the file that the command sees at ``path``.
 
-        Raises ProcessEnded if the command does not run, and OSError for a loop of links.
+        The path is only valid while the command runs. Links are resolved. Raises ProcessEnded if
+        the command does not run, and OSError for a loop of links.
         """
         # The kernel would follow an absolute link from the root directory of this process.
         return resolved(Path(f"/proc/{self.pid}/root"), Path(path))
 
     def machine_path(self, path: str) -> Path:
-        """Return the caller's path to the file that the command sees at ``path``.
+        """Return the path where this program finds the file that the command sees at ``path``.
 
         Works after the command has exited, too. Links are not resolved.
 
-        With ``at_node_paths``, directories are mounted for the command. For a path in such a mount,
-        the result is the path in the mounted directory. Other paths do not change.
+        With ``at_node_paths``, some directories are mounted for the command. For example, if the
+        directory ``dev`` is mounted at ``/dev``, ``/dev/gpu0`` is the file ``gpu0`` in this
+        directory. A path outside the mounts does not change.
         """
         for source, target, keep in self._binds:
             if Path(path).is_relative_to(target):

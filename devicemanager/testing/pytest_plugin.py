@@ -223,9 +223,10 @@ def simulated_driver(mock_kubelet: MockKubelet) -> Iterator[SimulatedDriverFacto
 
 @pytest.fixture
 def simulated_pools(mock_kubelet: MockKubelet) -> Callable[..., None]:
-    """Function that publishes pools and classes of virtual devices, for DeviceClaims.
+    """Function that creates virtual devices for structured claims (docs/claims.md).
 
-    Example: ``simulated_pools(gpu=2, nic=1, fpga=1)``. See docs/claims.md.
+    ``simulated_pools(gpu=2, nic=1, fpga=1)`` creates two GPUs, a NIC and an FPGA, and the device
+    classes that select them.
     """
 
     def publish(*, gpu: int = 0, nic: int = 0, fpga: int = 0) -> None:
@@ -244,7 +245,7 @@ def plugin_process(
 
     The processes end with the test.
 
-    Example:
+    The following example waits until 8 devices are allocatable:
     ``plugin_process(["./my-plugin", "--socket-dir", "{plugin_dir}"], "vendor.com/gpu", 8)``.
     """
     from devicemanager.testing.processes import PluginProcessFactory

@@ -71,10 +71,11 @@ class PodsClient:
         return self._read(v1alpha1_grpc.GET_POD, self._call(v1alpha1_grpc.GET_POD, request), read)
 
     def watch_pods(self, timeout: float | None = None) -> PodWatch:
-        """Watch the pods: ``ADDED`` for each existing pod, ``INITIAL_SYNC_COMPLETE``, then changes.
+        """Return a watch of the pods. Its events are ``ADDED`` for each existing pod, then
+        ``INITIAL_SYNC_COMPLETE``, then the changes.
 
-        Iterate over the result, and end it with ``cancel`` or a with block. The iteration raises
-        DeadlineExceeded after ``timeout`` seconds; None for no limit.
+        Iterate over the watch. To end it, call ``cancel`` or leave its ``with`` block. The
+        iteration raises DeadlineExceeded after ``timeout`` seconds; None for no limit.
         """
         method = v1alpha1_grpc.WATCH_PODS
         stream = self._connection.stream(method, b"", timeout)

@@ -29,6 +29,6 @@ class PodsCounters:
             self._counts[f"{_PREFIX}_{_METRICS[method]}_total", code] += 1
 
     def snapshot(self) -> Mapping[tuple[str, str], int]:
-        """Return the counts by metric name and status code, sorted, without zeros."""
+        """Return the nonzero counts. The keys are pairs of metric name and status code, sorted."""
         with self._lock:
             return dict(sorted(self._counts.items()))

@@ -98,8 +98,10 @@ class PodsServer:
                 running.stop(grace)
 
     def counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the counts of calls by metric name and name of the gRPC status code, since the
-        object was created."""
+        """Return the counts of calls since the server object was created.
+
+        The keys are pairs of metric name and name of the gRPC status code.
+        """
         return self._handlers.counters.snapshot()
 
     def end_watches(self) -> int:

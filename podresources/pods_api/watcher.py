@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 
 CHANNEL_SIZE = 100
-"""Minimum number of unread events in a full queue: with fewer events, a queue is never full. With
-this number, it is full if its client is too slow (``WatchPods``, pkg/kubelet/apis/pods/server.go,
-v1.37)."""
+"""Minimum number of unread events in a full queue (``WatchPods``, pkg/kubelet/apis/pods/server.go,
+v1.37). A full queue also has a slow client (``PATIENCE``) or too many bytes (``LIMIT_BYTES``)."""
 
 PATIENCE = 1.0
-"""Seconds without reading after which a client is too slow."""
+"""Seconds after which a client that has not read any event counts as slow."""
 
 LIMIT_BYTES = 32 << 20
-"""Size in bytes at which a queue is full even if its client reads fast. The queue must also have at
-least ``CHANNEL_SIZE`` events."""
+"""Total size of unread events, in bytes. From this size on, a queue with at least ``CHANNEL_SIZE``
+events is full even if its client is not slow."""
 
 
 class EventType(StrEnum):

@@ -100,7 +100,8 @@ def test_device_type_without_class_does_not_fit():
         ({"deviceClass": "nosuch"},
          'spec.claims[0]: DeviceClass "nosuch" does not exist: create it first'),
         ({"deviceClass": "gpu", "deviceType": "nic"},
-         'spec.claims[0]: DeviceClass "gpu" has type "gpu", but the claim requests type "nic"'),
+         'spec.claims[0]: DeviceClass "gpu" has type "gpu", but the claim requests type "nic":'
+         " change the class or the type in the claim"),
         ({"oneOf": [{"deviceClass": "gpu"}, {"deviceClass": "nosuch"}]},
          'spec.claims[0].oneOf[1]: DeviceClass "nosuch" does not exist: create it first'),
         ({"deviceClass": "admin", "requests": {"memory": 1, "count": 1}},

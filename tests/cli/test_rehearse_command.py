@@ -117,7 +117,7 @@ def test_moved_devices_are_lines(capsys: Any) -> None:
         (["--scope", "x"], "argument --scope: unknown scope 'x': use one of container, pod"),
         (["--option", "x"], "invalid topology option 'x': expected NAME=VALUE"),
         (["--devices", "x"], "invalid devices 'x': expected RESOURCE=N"),
-        (["--devices", f"{GPU}=x"], "invalid devices 'x': expected 8, 8@0,1 or 2@0,6@1"),
+        (["--devices", f"{GPU}=x"], "invalid devices 'x': use a form such as 8, 8@0,1 or 2@0,6@1"),
         (["--kubelet-version", "2"], "invalid kubelet version '2': use a version such as"),
         (["--admit", "none.yaml"], "none.yaml"),
         (["--without-plugin", "x"], "unknown resource x: the node has vendor.com/gpu"),

@@ -65,7 +65,7 @@ def test_plugin_adjusts_the_containers_of_a_kubelet(tmp_path):
 
 def test_nri_needs_a_root(capsys):
     assert main(["run", "--nri"]) == 2
-    assert "--nri needs --root" in capsys.readouterr().err
+    assert "--nri requires --root" in capsys.readouterr().err
 
 
 def test_command_in_a_container_finds_the_socket_of_nri(tmp_path):

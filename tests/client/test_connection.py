@@ -189,7 +189,7 @@ def test_large_body_is_read_whole(serve):
         (b"HTTP/1.1 20 OK\r\n\r\n", "response is not HTTP/1.1: 'HTTP/1.1 20 OK'"),
         (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 300, "response has more than 200 headers"),
         (b"y" * (1 << 17), "response has a header of more than 65536 bytes"),
-        (LENGTH.replace(b"2\r", b"-2\r"), "response has the invalid length '-2'"),
+        (LENGTH.replace(b"2\r", b"-2\r"), "response has the invalid Content-Length '-2'"),
         (CHUNKED + b"-1\r\n", "response has the invalid chunk size '-1'"),
         (CHUNKED + b"1\r\nab\r\n", "response has a chunk that is longer than its stated size"),
         (CHUNKED + b"0\r\n" + b"a: b\r\n" * 300, "response has more than 200 trailers"),

@@ -229,7 +229,7 @@ def test_w14_names_the_half_that_failed() -> None:
     with pytest.raises(Failed) as raised:
         w14.run(_registered(run))
     assert str(raised.value) == (
-        "the plugin works without devices, but does not list the device that is added then: no "
+        "the plugin works without devices, but does not list a device that is added later: no "
         "device list contains it within 0 s after add-device"
     )
     assert raised.value.symptom == NO_HOT_PLUG

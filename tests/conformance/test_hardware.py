@@ -99,8 +99,8 @@ def test_sysfs_without_nodes_is_an_error_before_the_plugin_starts(tmp_path: Path
     sys = _directory(tmp_path / "sys")
     error = (
         r"^--sys: cannot read /.*/devices/system/node/online: No such file or directory: write "
-        r"NUMA nodes such as 0-1 into this file, or use --numa 0,1 for a plugin "
-        r"and --driver for a DRA driver$"
+        r"NUMA nodes such as 0-1 into this file, or use --numa 0,1 "
+        r"\(if the program is a DRA driver, use --driver\)$"
     )
     hardware = Hardware(sys=sys)
     started = tmp_path / "started"

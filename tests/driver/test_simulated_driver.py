@@ -159,7 +159,7 @@ def test_without_claims_each_claim_gets_the_next_free_device(make, channel):
     driver = make(devices=2)
     entries = call(channel, driver, uids=("a", "b", "c"))
     assert [entries[uid].devices[0].device_name for uid in "ab"] == ["gpu-0", "gpu-1"]
-    assert entries["c"].error == "no free device"
+    assert entries["c"].error == "no free device: other claims use all 2 devices"
 
 
 def test_unwritable_cdi_directory(make, channel, tmp_path):

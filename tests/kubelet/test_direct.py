@@ -85,7 +85,7 @@ def test_watch_times_out_without_a_list(kubelet: MockKubelet, plugin: SimulatedP
     lists = kubelet.watch(GPU, timeout=0.01)
     with (
         lists,
-        pytest.raises(WaitTimeout, match=r"^waited 0\.01 s for the next list of vendor.com"),
+        pytest.raises(WaitTimeout, match=r"^waited 0\.01 s for the next device list of vendor.com"),
     ):
         while True:
             next(lists)

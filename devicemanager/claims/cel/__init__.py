@@ -14,7 +14,8 @@ with the language and the cost limits of Kubernetes:
 * ``checker`` and ``validating`` find type errors and invalid constants, with ``types`` and
   ``declarations``.
 * ``estimate`` computes the worst-case cost, which the API server limits.
-* ``planning`` turns the tree into a program of ``steps``, with ``functions`` and ``operators``.
+* ``planning`` turns the syntax tree of an expression into a program of ``steps``, with
+  ``functions`` and ``operators``.
 * ``running`` evaluates a program and counts its cost (``costs``, ``limits``).
 
 Any user can write an expression, so no expression may hang or crash the kubelet. Every evaluation

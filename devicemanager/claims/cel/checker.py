@@ -43,7 +43,7 @@ class Environment:
 
     variables: Mapping[str, Type]
     fields: Mapping[str, Mapping[str, Type]]
-    """Fields of each message type, as a map from field name to field type."""
+    """Message types by name. Each is a mapping from field name to field type."""
     library: Library
 
 

@@ -1,7 +1,10 @@
-"""Compile an expression: parse, expand macros, check types, estimate the cost, plan its evaluation.
+"""Compile a CEL expression into a program, and estimate the cost of the program.
 
-In:  the text of an expression, and a ``Setting``: the variables, functions and rules for it.
-Out: a ``Compiled`` program; or Fault with Kubernetes' message, or NotSupported.
+The steps: parse the text, expand macros, check types, plan the program, estimate its cost.
+
+In:  the text of an expression; a ``Setting``: the variables, functions and rules that apply to it.
+Out: a ``Compiled`` expression. Errors: Fault for an expression that Kubernetes rejects, and
+     NotSupported for one that this package cannot compile.
 """
 
 from __future__ import annotations

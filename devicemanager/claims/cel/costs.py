@@ -1,7 +1,7 @@
 """Cost of a call at run time, in the cost units of Kubernetes.
 
 In:  a call's function and overload, its arguments and its result.
-Out: the cost of the call itself, without evaluating its arguments.
+Out: the cost of the call itself, without the cost of its arguments.
 
 The numbers are those of cel-go (interpreter/runtimecost.go and ext, v0.26) and of Kubernetes
 (apiserver/pkg/cel/library/cost.go, v0.36). ``estimate`` computes the worst case before

@@ -70,8 +70,8 @@ class Features:
     """Gate DRAListTypeAttributes: new selectors can call ``includes`` and loop over list
     attributes.
 
-    In 1.36, only this gate lets selectors read list attributes. In stored selectors, ``includes``
-    is always available.
+    Stored selectors can call ``includes`` without this gate. In 1.36 without this gate, every
+    selector fails for a device that has a list attribute.
     """
 
 
@@ -163,7 +163,8 @@ class DraSelector(_Expression):
     """Compiled CEL expression that selects devices."""
 
     def evaluate(self, device: Device, spend: Spend | None = None) -> bool:
-        """Return True if the device matches. Raises CelRuntimeError with Kubernetes' text.
+        """Return True if the device matches. If the evaluation fails, raise CelRuntimeError with
+        Kubernetes' message.
 
         During the evaluation, ``spend`` is called with the number of cost units that were spent
         since its last call. If ``spend`` raises an exception, the evaluation ends.
@@ -173,10 +174,14 @@ class DraSelector(_Expression):
 
 @attrs.frozen(eq=False)
 class DerivedAttribute(_Expression):
-    """Compiled CEL expression that computes a derived attribute (alpha in Kubernetes 1.37)."""
+    """Compiled CEL expression of a derived attribute (alpha in Kubernetes 1.37).
+
+    A request derives such an attribute from the other properties of a device.
+    """
 
     def value(self, device: Device, spend: Spend | None = None) -> Attribute:
-        """Return the derived attribute of a device. Raises CelRuntimeError with Kubernetes' text.
+        """Return the value of the derived attribute for a device. If the evaluation fails, raise
+        CelRuntimeError with Kubernetes' message.
 
         ``DraSelector.evaluate`` documents ``spend``.
         """

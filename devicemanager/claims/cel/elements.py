@@ -56,8 +56,7 @@ GO_CLASSES: dict[type, str] = {
 
 
 def checked_key(key: Value) -> Value:
-    """Return ``key`` unchanged. Raises CelError if its type is not allowed for the key in
-    ``value[key]``."""
+    """Return ``key`` unchanged. Raises CelError if ``value[key]`` allows no key of this type."""
     if type(key) not in (bool, int, UInt, float, str):
         raise CelError(f"invalid qualifier type: {GO_CLASSES[type(key)]}")
     return key

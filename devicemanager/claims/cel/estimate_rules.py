@@ -52,8 +52,8 @@ class CallSizes(NamedTuple):
     target: Argument | None
     args: Sequence[Argument]
     element: Callable[[Argument], Argument | None]
-    """Function that returns the type and size of a list argument's elements; None if their type is
-    unknown."""
+    """Function that gets an argument, and returns the type and size of its elements. It returns
+    None if their type is unknown."""
 
     @property
     def first(self) -> Range:

@@ -1,8 +1,8 @@
 """Operators, and the functions ``size``, ``matches`` and ``type``.
 
-cel-go does not choose an overload by the types of the arguments before it calls these functions
-(interpreter/interpretable.go, v0.26). So they accept values of all types and check the types
-themselves, and their errors differ from those of other functions.
+For these, cel-go does not choose an overload by the types of the arguments
+(interpreter/interpretable.go, v0.26). The functions here therefore accept values of all types and
+check the types themselves. Their errors differ from the errors of other functions.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class Program:
         """Return the value of the expression.
 
         During the evaluation, ``spend`` is called with the number of cost units that were spent
-        since its last call. Raises CelError; EvaluationStopped, such as CostExceeded; and any
-        exception that ``spend`` raises.
+        since its last call. If the evaluation fails, raise CelError or EvaluationStopped. An
+        exception that ``spend`` raises ends the evaluation.
         """
         meter = Meter(MAX_COST, spend)
         try:

@@ -111,7 +111,7 @@ def charged(step: Step) -> Step:
 def uncharged(step: Step) -> Step:
     """Return a step that evaluates ``step`` and costs one unit less than ``step``.
 
-    Reading a variable costs this unit. In some places, cel-go does not charge for it.
+    In some places, cel-go does not charge the unit that reading a variable normally costs.
     """
 
     def run(scope: Scope) -> Value:
@@ -169,7 +169,7 @@ def create_map(entries: Sequence[tuple[Step, Step, bool]]) -> Step:
 
 
 def create_message(name: str, values: Sequence[Step]) -> Step:
-    """Evaluate a message literal: an error, because no message can be created."""
+    """Evaluate a message literal. This always raises CelError: no message can be created."""
 
     def run(scope: Scope) -> Value:
         for value in values:
@@ -381,8 +381,8 @@ def _charge_present(found: Optional, scope: Scope) -> Optional:
 def or_value(optional: Step, other: Step, is_1_37: bool) -> Step:
     """Evaluate ``optional.orValue(other)``; evaluate ``other`` only if ``optional`` has no value.
 
-    If ``optional`` is not an optional value, Kubernetes 1.37 raises an error, and 1.36 returns the
-    value of ``optional``. ``is_1_37``: True to raise CelError in this case.
+    If ``optional`` evaluates to a value that is not optional, Kubernetes 1.37 reports an error, and
+    1.36 returns this value. ``is_1_37``: True to raise CelError in this case.
     """
 
     def run(scope: Scope) -> Value:
@@ -397,8 +397,8 @@ def or_value(optional: Step, other: Step, is_1_37: bool) -> Step:
 def or_optional(optional: Step, other: Step, is_1_37: bool) -> Step:
     """Evaluate ``optional.or(other)``; evaluate ``other`` only if ``optional`` has no value.
 
-    If ``optional`` is not an optional value, Kubernetes 1.37 raises an error, and 1.36 returns the
-    value of ``optional``. ``is_1_37``: True to raise CelError in this case.
+    If ``optional`` evaluates to a value that is not optional, Kubernetes 1.37 reports an error, and
+    1.36 returns this value. ``is_1_37``: True to raise CelError in this case.
     """
 
     def run(scope: Scope) -> Value:

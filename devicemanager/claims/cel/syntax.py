@@ -108,7 +108,7 @@ class MapLiteral(Node):
     entries: list[Entry]
 
     def children(self) -> list[Node]:
-        """Return keys and values."""
+        """Return the key and value of the first entry, then those of the second, and so on."""
         return [part for entry in self.entries for part in (entry.key, entry.value)]
 
 
@@ -153,7 +153,7 @@ class Loop(Node):
         )
 
     def children(self) -> list[Node]:
-        """Return the parts of the loop."""
+        """Return ``range``, ``init``, ``condition``, ``step`` and ``result``."""
         return [self.range, self.init, self.condition, self.step, self.result]
 
 

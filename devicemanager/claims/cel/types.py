@@ -83,7 +83,7 @@ def optional_of(value: Type) -> Type:
 
 
 def type_of(value: Type) -> Type:
-    """Return the type of the expression ``type(x)`` for an ``x`` of the type ``value``."""
+    """Return the type of the expression ``type(x)``. ``value``: the type of ``x``."""
     return Type("type", (value,))
 
 
@@ -183,7 +183,7 @@ def _resolve(bindings: Bindings, type_: Type, free_is_dyn: bool) -> Type:
 def instantiate(type_: Type, variables: Bindings) -> Type:
     """Return a declared type with its type variables replaced.
 
-    ``variables``: for each type variable of the declaration, the one that replaces it in a call.
+    ``variables``: the replacement of each type variable.
     """
     return _resolve(variables, type_, free_is_dyn=False)
 

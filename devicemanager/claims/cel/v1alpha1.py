@@ -1,4 +1,4 @@
-"""Constraints of ``devmgmtproto.k8s.io/v1alpha1``: CEL expressions that convert operands.
+"""Constraints of ``devmgmtproto.k8s.io/v1alpha1``: CEL expressions about one device.
 
 In:  the text of a constraint; the attributes of a device.
 Out: an ``Expression``, or CompileError for an invalid constraint. ``Expression.matches`` returns
@@ -87,8 +87,8 @@ def _cel_value(attribute: AttributeValue) -> Value:
 def compile_v1alpha1(text: str) -> Expression | None:
     """Compile a constraint of ``devmgmtproto.k8s.io/v1alpha1``.
 
-    Return None for an empty constraint: every device satisfies it. Raises CompileError with one
-    line (position and error), and ClaimsUnavailable if the CEL library is not installed.
+    Return None for an empty constraint: every device satisfies it. Raises CompileError with a
+    one-line message, and ClaimsUnavailable if the CEL library is not installed.
     """
     if not text:
         return None

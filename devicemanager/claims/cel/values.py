@@ -26,11 +26,11 @@ NO_OVERLOAD = "no such overload"
 
 
 class CelError(Exception):
-    """Evaluation error. ``||`` and ``&&`` can absorb it."""
+    """Evaluation error. ``||`` and ``&&`` ignore it if another operand decides the result."""
 
 
 class EvaluationStopped(Exception):
-    """Error that ends the evaluation. No operator absorbs it."""
+    """Error that ends the evaluation. No operator ignores it."""
 
 
 class CostExceeded(EvaluationStopped):
@@ -92,8 +92,8 @@ class Quantity:
     integer: int | None = None
     """Value if Kubernetes stores the quantity as an integer (``AsInt64``); else None."""
     is_computed: bool = False
-    """True for a result of ``add`` or ``sub``. In Kubernetes, ``==`` fails if its right operand is
-    such a quantity."""
+    """True for a result of ``add`` or ``sub``. Such a quantity as the right operand of ``==`` is an
+    error in Kubernetes."""
 
 
 @attrs.frozen(eq=False)
@@ -139,7 +139,7 @@ class Network:
 
     @property
     def masked(self) -> int:
-        """Value of the address with all bits after the prefix cleared."""
+        """The address as an integer, with all bits after the prefix set to 0."""
         host_bits = self.address.bits - self.prefix
         return self.address.number >> host_bits << host_bits
 
@@ -155,11 +155,10 @@ class Map:
         default: Value = None,
         has_texts: bool = False,
     ) -> None:
-        """Create a map.
+        """Create a map. Raises InternalError for a key that cannot be a map key in Go.
 
-        ``default``: value of a missing key; None if a missing key has no value. ``has_texts``: True
-        if all keys are strings, so that a key of any other type is missing, not invalid. Raises
-        InternalError for an invalid key.
+        ``default``: value that ``find`` returns for a missing key; None for MISSING. ``has_texts``:
+        True if all keys are strings. ``find`` then treats keys of other types as missing.
         """
         self._entries = {_key(key): (key, value) for key, value in pairs}
         self._default = default
@@ -336,8 +335,9 @@ def _compare_numbers(one: Value, other: Value) -> int | None:
 def size_of(value: Value) -> int:
     """Return the size of a value, on which costs depend.
 
-    This is the number of characters, bytes, elements or entries. For an address it is the number of
-    bytes, for a network the number of bytes of the prefix, and for all other values 1.
+    This is the number of characters, bytes, elements or entries. An IP address has the size 4 or
+    16. The size of a network is its prefix length in bytes, rounded up. All other values have the
+    size 1.
     """
     kind = type(value)
     if kind in (str, bytes, list, Map):

@@ -15,7 +15,8 @@ Terms of the inventory (in parentheses: the term of ``resource.k8s.io``):
 * budget: a resource of a pool that its devices consume while in use (shared counter).
 * charge: the amount that one device in use consumes of each budget of its pool.
 * headroom: a budget minus the charges of the pool's devices in use.
-* capacity: a resource of a device that several claims can share (consumable capacity).
+* capacity: a resource of a device that is divided among the claims that share the device
+  (consumable capacity).
 * block: the smallest amount of a capacity that can be allocated (step of a request policy).
 * unit: amounts of budgets and capacities are integers. Their unit is the nano-unit: the quantity
   ``1`` is 10^9 nano-units.

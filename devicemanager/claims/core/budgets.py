@@ -36,11 +36,11 @@ _MOST_PACKED = 200
 """Maximum number of devices for which ``Packing`` searches: it recurses for each device."""
 
 Counts = tuple[int, ...]
-"""Number of devices for each demand."""
+"""One number of devices for each demand, in the order of the demands."""
 Costs = tuple[int, ...]
 """One amount for each budget of a pool: the charge of a device, or the headroom."""
 Division = tuple[Counts, ...]
-"""For each group of devices in a pool, the number of devices that each demand gets."""
+"""One item for each group of devices in a pool: how many devices of the group each demand gets."""
 
 
 def assign(view: LedgerView, demands: Sequence[Demand], steps: StepBudget) -> list[int] | None:

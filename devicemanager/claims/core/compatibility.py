@@ -1,6 +1,6 @@
-"""Compatibility groups, which determine the devices that can use a counter set together.
+"""Compatibility groups, which decide whether devices can use a counter set at the same time.
 
-Devices can do so if they all have a group in common, or if none of them has groups
+They can if all the devices have a group in common, or if none of the devices has groups
 (``compatibilityGroupIntersection`` of structured/internal/experimental, v1.37).
 """
 
@@ -62,7 +62,7 @@ def groups_of(names: Sequence[str]) -> frozenset[str]:
 class CommonGroups:
     """For each counter set, the groups common to all devices that use this set.
 
-    These are the devices that were in use before the search, and those that ``add`` has added.
+    A device uses its counter sets if it was in use before the search, or if ``add`` has added it.
     """
 
     _groups: Groups
@@ -84,6 +84,6 @@ class CommonGroups:
         return True
 
     def remove(self, number: int) -> None:
-        """Undo the latest ``add``. ``number``: the device that this ``add`` added."""
+        """Remove the device that was added last. ``number``: the number of this device."""
         for key, _ in self._groups.declared.get(number, ()):
             self._common[key].pop()

@@ -1,8 +1,8 @@
 """Decide with certainty whether requests for whole devices fit. The search uses this module if
 first fit reaches its limit.
 
-In:  slots of a ``Problem``. Either all are exclusive, or all have admin access and belong to one
-     claim.
+In:  slots of a ``Problem``. Either all slots need exclusive use of their devices, or all slots
+     have admin access and belong to one claim.
 Out: an answer; None means that certainly no answer exists. The answer need not be the first in
      the documented order, but equal arguments give the same answer.
 
@@ -37,8 +37,8 @@ from devicemanager.core import bitset
 def is_decidable(problem: Problem, slots: Sequence[int]) -> bool:
     """True if ``decide`` supports these slots.
 
-    Either all slots are exclusive; or all have admin access, belong to one claim, and request
-    a number of devices (not all matching devices).
+    It supports slots that all need exclusive use of their devices. It also supports slots of one
+    claim that all have admin access, if none of them requests all matching devices.
     """
     found = [problem.slots[place] for place in slots]
     if all(slot.mode is AccessMode.EXCLUSIVE for slot in found):

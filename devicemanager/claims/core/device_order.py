@@ -3,8 +3,8 @@
 In:  an ``OrderedProblem``: a ``LedgerView``, the claims to allocate together with their
      options, and the step budget. An option is one alternative of a request, with functions that
      check a device.
-Out: the option and the devices of each request, in the order of the requests; None if no answer
-     exists. If a check raises an error, the search ends with this error.
+Out: an answer: one option and its devices for each request, in the order of the requests; None if
+     no answer exists. If a check raises an error, the search ends with this error.
 
 The order of answers. Requests are filled in the order of the claims. For each request, the first
 option that leads to an answer is used. An option gets its devices in ascending order of their
@@ -59,7 +59,7 @@ class Constraint(Protocol):
         """Add a device. Return False, without a change, if the devices would violate the rule."""
 
     def remove(self, request: int) -> None:
-        """Undo the latest ``add`` that returned True. ``request``: the argument of that ``add``."""
+        """Remove the device that was added last. ``request`` must be the request of this device."""
 
 
 @attrs.define(eq=False)
@@ -80,7 +80,7 @@ class Match:
         return True
 
     def remove(self, request: int) -> None:
-        """Remove the latest device: restore the shared values from before it was added."""
+        """Remove the device that was added last."""
         self.common.pop()
 
 
@@ -100,21 +100,21 @@ class Distinct:
         return True
 
     def remove(self, request: int) -> None:
-        """Remove the latest device."""
+        """Remove the device that was added last."""
         self.seen.pop()
 
 
 def are_distinct(values: Values, others: Sequence[Values]) -> bool:
-    """True if no value in ``values`` is in one of the ``others``.
+    """True if no value in ``values`` is in any of the sets ``others``.
 
-    If ``values`` is empty, return True only if ``others`` is empty, too. An empty list has no known
-    type, so it cannot be compared.
+    ``values`` is empty for an attribute that is an empty list. Such a list has no known type, so it
+    cannot be compared. In this case, return True only if ``others`` has no sets.
     """
     return not others or (bool(values) and all(values.isdisjoint(each) for each in others))
 
 
 class Compared(NamedTuple):
-    """Constraint that applies to an option, and the values that the constraint compares."""
+    """Constraint of an option, with a function that reads the compared values of a device."""
 
     constraint: int
     """Index of the constraint in its claim."""
@@ -130,7 +130,7 @@ class Option:
     """One alternative of a request."""
 
     count: int
-    """Number of devices."""
+    """Number of devices that the option needs."""
     accepts: Callable[[int], bool]
     """Function that returns True if a device, given by its number, is a candidate. An error of the
     function ends the search."""
@@ -138,8 +138,10 @@ class Option:
     """Function that returns True if the option may use a candidate, given by its number. For
     example, the candidate's taints must be tolerated."""
     consumes: Callable[[int], Amounts]
-    """Function that returns the amount of each capacity that the option consumes of a device, given
-    by its number."""
+    """Function that returns the amounts that the option consumes of a device, given by its number.
+
+    The keys of the result are the names of capacities.
+    """
     constraints: tuple[Compared, ...] = ()
     every: tuple[int, ...] | None = None
     """Numbers of all devices that the option needs, for ``allocationMode: All``.
@@ -175,27 +177,30 @@ class OrderedProblem:
     shared: int = 0
     """The set of shareable devices that other claims use. Their counters are already charged."""
     totals: Callable[[int], Amounts] = lambda number: {}
-    """Function that returns the capacities of a device, given by its number, in nano-units."""
+    """Function that returns the capacities of a device, given by its number.
+
+    The result maps the name of each capacity to its total amount in nano-units.
+    """
     budget_of: Callable[[int], Hashable] = lambda pool: pool
     """Function that returns the key of a pool's budget, given the index of the pool.
 
     Pools with equal keys share one budget. Normally, each pool has its own budget.
     """
     keeps_reservations: bool = False
-    """True to reproduce a bug of the scheduler: a rejected device keeps its counters reserved. So
-    does a shareable device that the search picks and then puts back."""
+    """True to reproduce a bug of the scheduler. If the search rejects a device, the device's
+    counters stay reserved. The same happens if the search undoes the pick of a shareable device."""
     groups: Groups = attrs.field(factory=Groups)
     """Compatibility groups of devices."""
 
     def answer(self, picks: int) -> list[list[Pick]] | None:
         """Return the picked devices of each claim; None if no answer exists.
 
-        ``picks``: the number of picks after which the first search stops. A second search without
-        this limit then starts, and skips parts that cannot contain an answer. If
+        ``picks``: the number of devices that the first search can try. After that, a second search
+        without this limit starts. It skips combinations of devices that cannot be an answer. If
         ``keeps_reservations`` is True, the first search has no limit.
 
-        Raises OutOfStepsError if the step budget is spent, and EveryError if an option needs a
-        device that violates a constraint.
+        Raises OutOfStepsError if the step budget is spent. Raises EveryError if an option needs all
+        its candidates, but a constraint excludes one of them.
         """
         self.steps.begin_first_fit(None if self.keeps_reservations else picks)
         try:
@@ -219,7 +224,7 @@ class OrderedProblem:
 
 
 class Pick(NamedTuple):
-    """One device of an answer."""
+    """Device that the search picks for a request."""
 
     request: int
     """Index of the request in its claim."""
@@ -230,8 +235,7 @@ class Pick(NamedTuple):
 
 
 class EveryError(Exception):
-    """Error for an option that needs all its candidates, although a constraint excludes one of
-    them."""
+    """Error for an option that needs all its candidates, but a constraint excludes one of them."""
 
     def __init__(self, claim: int, request: int, option: int, number: int) -> None:
         super().__init__(claim, request, option, number)
@@ -535,7 +539,7 @@ class _Pruning:
     """Indexes of the claim and request with the last option that can raise an EveryError; (-1, -1)
     if no option can raise it."""
     impossible: set[int] = attrs.field(factory=set)
-    """Claims that do not fit even alone."""
+    """Indexes of the claims that have no answer even without the other claims."""
 
     @classmethod
     def of(cls, problem: OrderedProblem) -> _Pruning | None:

@@ -50,10 +50,10 @@ from devicemanager.core import bitset
 
 # Values for the argument ``pool`` of ``_Search._pick``, which can also be a pool index.
 ANY_POOLS = -1
-"""Value instead of the index of a pool: the devices still to pick can belong to any pool."""
+"""Special pool index: the remaining devices of a slot can come from any pool."""
 SEVERAL_POOLS = -2
-"""Value instead of the index of a pool: no device is picked yet, and the devices to pick must
-belong to at least two pools."""
+"""Special pool index: no device of a slot is picked yet, and the devices must come from at least
+two pools."""
 
 
 @attrs.frozen
@@ -88,9 +88,10 @@ class _Attempt:
     place: int
     slot: Slot
     tiers: list[Tiers]
-    """Free amounts of each requested resource, after the allocations of this search."""
+    """For each requested resource, the devices grouped by free amount. The allocations of this
+    search are already subtracted."""
     extra: int
-    """Steps that each pick costs in addition to the usual step, because it reads ``tiers``."""
+    """Steps that each pick costs in addition to the usual one, for reading ``tiers``."""
     picked: list[int] = attrs.field(factory=list)
 
 

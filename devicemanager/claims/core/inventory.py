@@ -1,7 +1,7 @@
-"""Inventory of a node for the search: numbered devices of published pools, grouped by equal
-properties.
+"""Inventory of one node: its published pools, and sets of devices with equal properties.
 
-The docstring of the package ``claims.core`` defines budget, charge, block and all other terms.
+The search identifies devices by their numbers, starting with 0. The docstring of the package
+``claims.core`` defines budget, charge, block and all other terms.
 """
 
 # The number of a device is its position in the order in which the search considers devices:
@@ -45,7 +45,7 @@ class DeviceKey(NamedTuple):
 
 @attrs.frozen
 class ConsumableCapacity:
-    """Resource of a device that several claims can share, in nano-units."""
+    """A device's resource that several claims can share. Amounts are in nano-units."""
 
     total: int
     """Usable capacity, rounded down to whole blocks."""
@@ -67,8 +67,7 @@ class Device:
     Two values are equal in Python if, and only if, the API treats them as equal.
     """
     charge: Amounts = attrs.field(factory=dict)
-    """Amount that the device consumes of each of its pool's budgets while the device is in use, in
-    whole blocks."""
+    """Amount of each of the pool's budgets that the device consumes while it is in use."""
     capacity: Mapping[str, ConsumableCapacity] = attrs.field(factory=dict)
 
 
@@ -80,7 +79,7 @@ class Pool:
     devices: Sequence[Device]
     """Devices in the published order; the key of each device names this pool."""
     budget: Amounts = attrs.field(factory=dict)
-    """For each budget, the maximum sum of the charges of all devices in use, in whole blocks."""
+    """For each budget, the limit for the sum of the charges of all devices in use."""
 
 
 @attrs.frozen(eq=False)
@@ -111,9 +110,9 @@ class Inventory:
     everything: int
     """The set of all devices."""
     kinds: tuple[DeviceKind, ...]
-    """Kinds in the order of their lowest device numbers."""
+    """All kinds of devices, in the order of the lowest device number of each kind."""
     kind_of: tuple[DeviceKind, ...]
-    """Kind of each device; the index is the device number."""
+    """Kind of each device: ``kind_of[N]`` is the kind of device number N."""
     _by_attributes: tuple[tuple[Mapping[str, Hashable], int], ...] = attrs.field(repr=False)
     """Each mapping of attributes with the set of devices that have it, sorted by lowest device
     number."""

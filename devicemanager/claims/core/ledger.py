@@ -94,7 +94,7 @@ class Ledger:
         return self._in_use.keys()
 
     def claims_using(self, device: DeviceKey) -> tuple[str, ...]:
-        """Return the sorted claims to which the device, or a share of it, is allocated."""
+        """Return the names of the claims that use the device or a share of it, sorted."""
         use = self._in_use.get(device)
         return tuple(sorted(use.grants)) if use else ()
 
@@ -136,7 +136,7 @@ class Ledger:
         self.version += 1
 
     def release(self, *claims: str) -> tuple[str, ...]:
-        """Release claims; ignore claims that are not allocated. Return the released claims.
+        """Release claims; ignore claims that are not allocated. Return the released ones.
 
         Releasing claims directly after their ``commit`` restores the previous ledger exactly.
         """

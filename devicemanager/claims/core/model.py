@@ -24,7 +24,8 @@ class AccessMode(enum.Enum):
     SHARED = "shared"
     """Use of some of the device's capacity: other claims can use the remaining capacity."""
     ADMIN = "admin"
-    """Access to devices in any state, without using a device, capacity or budget."""
+    """Administrative access to devices, even to those in use. It consumes no capacity or budget.
+    Other claims can still use the devices."""
 
 
 @attrs.frozen
@@ -39,11 +40,7 @@ class Exclusion:
 
 @attrs.frozen
 class Alternative:
-    """One way to satisfy a request. A request without ``oneOf`` has exactly one alternative.
-
-    If the description of a field below starts with a mode, such as SHARED, the field is only for
-    requests in this mode.
-    """
+    """One way to satisfy a request. A request without ``oneOf`` has exactly one alternative."""
 
     label: str
     """Position in the claim, such as ``claims[0]`` or ``claims[0].oneOf[1]``."""
@@ -53,16 +50,17 @@ class Alternative:
     count: int = 1
     """Minimum number of devices, 1 or more."""
     limit: int | None = None
-    """SHARED: maximum number of devices; None means no limit.
+    """For the mode SHARED: maximum number of devices; None means no limit.
 
     Requests in the other modes get exactly ``count`` devices, unless ``every`` is True.
     """
     amounts: Amounts = attrs.field(factory=dict)
-    """SHARED: amounts that the devices must provide together, each more than 0."""
+    """For the mode SHARED: amounts that the devices must provide together, each more than 0."""
     match: tuple[str, ...] = ()
     """Attributes that all devices of this request must have, with equal values."""
     every: bool = False
-    """ADMIN: True to get all eligible devices that no earlier request of the claim got."""
+    """For the mode ADMIN: True to get all eligible devices that no earlier request of the claim
+    got."""
     exclusions: tuple[Exclusion, ...] = ()
     """Rules that exclude devices. Each device outside ``eligible`` is listed once: with the first
     rule that excludes it."""
@@ -126,8 +124,7 @@ class Grant:
     label: str
     mode: AccessMode
     amounts: Amounts = attrs.field(factory=dict)
-    """For a shared request: the allocated amount of each resource in nano-units, in whole
-    blocks."""
+    """For a shared request: the allocated amount of each resource, in nano-units."""
 
 
 @attrs.frozen
@@ -145,8 +142,8 @@ class Limits:
     devices: int = 32
     """Maximum number of devices per claim (AllocationResultsMaxSize of resource.k8s.io)."""
     first_fit: int = 2_000
-    """Number of picks after which first fit stops. ``decide`` then takes over, if it supports the
-    requests."""
+    """Maximum number of picks of first fit, after which ``decide`` takes over. For requests that
+    ``decide`` does not support, the number of picks is not limited."""
     total: int = 100_000
     """Maximum number of steps for evaluating constraints and searching. A search that needs more
     steps is ``Undecided``."""
@@ -205,11 +202,11 @@ class Rejection:
     cause AMOUNTS: the resources of which too little is free. Empty for other causes.
     """
     collides: tuple[tuple[str, str], ...] = ()
-    """For the cause TOGETHER: the requests with which the rejected request does not fit, as pairs
-    of claim and position in the claim.
+    """For the cause TOGETHER: the other requests with which the rejected request does not fit, as
+    pairs of claim and position in the claim.
 
-    If any one of these requests is left out, the others fit. If the steps ran out, more requests
-    than necessary can be listed.
+    These requests and the rejected one form a group: if any one request of the group is left out,
+    the others fit. If the steps ran out, the group can be larger than necessary.
     """
     reachable: Amounts = attrs.field(factory=dict)
     """For a shared request: the largest amount of each resource that the alternative could get."""
@@ -238,7 +235,8 @@ class Infeasible:
     reasons: tuple[Rejection, ...]
     """Rejections of the requests that do not fit even alone, in the order of the requests.
 
-    If every request fits alone, these are rejections of the requests that collide.
+    If the steps ran out, these include the requests that were not examined. If every request fits
+    alone, the rejected requests are those that do not fit together.
     """
     steps: int = 0
 
@@ -253,8 +251,8 @@ class Undecided:
 
     steps: int
     unexamined: tuple[tuple[str, str], ...] = ()
-    """Requests and alternatives for which the search has not tried every combination of devices, as
-    pairs of claim and label. A request is given as its first alternative."""
+    """Alternatives for which the search has not tried every combination of devices, as pairs of
+    claim and label. If no alternative of a request is chosen yet, its first one is listed."""
     is_out_of_time: bool = False
     """True if the caller's time limit ended the search; False if the step limit did."""
 

@@ -25,7 +25,7 @@ from devicemanager.claims.core.step_budget import StepBudget
 from devicemanager.core import bitset
 
 Picks = tuple[tuple[int, int], ...]
-"""Pairs: number of the picked device, and index of the demand that gets it."""
+"""Picked devices, as pairs: number of the device, and index of the demand that gets it."""
 
 
 class Packing:
@@ -34,7 +34,7 @@ class Packing:
     def __init__(
         self, budgets: Sequence[int], users: Sequence[int], devices: int, steps: StepBudget
     ) -> None:
-        """Create a search.
+        """Create a search for devices of one pool.
 
         ``budgets``: for each budget, the set of devices that charge it. ``users``: for each demand,
         the set of devices that it can use. ``devices``: the number of devices.
@@ -48,11 +48,11 @@ class Packing:
                 self._excludes[number] |= budget
 
     def find(self, free: int, missing: tuple[int, ...], picks: Picks = ()) -> Picks | None:
-        """Add devices from the set ``free`` until all demands are satisfied. Return all picks.
+        """Return ``picks``, extended by devices from the set ``free`` that satisfy all demands.
 
         ``missing``: for each demand, the number of devices that it still needs. ``picks``: the
-        picks so far. Return None if the demands cannot be satisfied. Raises OutOfStepsError if the
-        step budget is spent.
+        devices picked so far. Return None if the demands cannot be satisfied. Raises
+        OutOfStepsError if the step budget is spent.
         """
         # Each round picks no device of one part. A pick is a recursive call.
         while any(missing):

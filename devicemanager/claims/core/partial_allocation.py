@@ -128,9 +128,10 @@ class PartialAllocation:
     def divide_amounts(
         self, slot: Slot, devices: Sequence[int]
     ) -> tuple[dict[str, int], ...] | None:
-        """Divide the amounts that the slot requests among the devices.
+        """Return the amounts that each device provides, so that the slot gets what it requests.
 
-        Return an amount per resource for each device; None if too little is free.
+        The result has one mapping per device, from resource to amount. Return None if too little is
+        free on these devices.
         """
         divided: tuple[dict[str, int], ...] = tuple([{} for _ in devices])
         for name, amount in slot.alternative.amounts.items():
@@ -175,7 +176,7 @@ class PartialAllocation:
             self._agreed[constraint] = 0
 
     def agreeing(self, constraints: Sequence[int], devices: int) -> int:
-        """Return the subset of ``devices`` that have the fixed values of these constraints."""
+        """Return the subset of ``devices`` that have the fixed values of the given constraints."""
         for constraint in constraints:
             devices &= self._agreed[constraint]
         return devices
@@ -228,10 +229,10 @@ class PartialAllocation:
         return low if touched & low else self._problem.interchangeable(number) & ~touched
 
     def is_hopeless(self, place: int, current: max_flow.Demand) -> bool:
-        """True if it is certain that the slots from index ``place`` on cannot all be filled.
+        """True if it is certain that the search cannot fill all remaining slots.
 
-        ``current``: what the slot before ``place`` still needs, while the search fills this slot.
-        The demand has the count 0 if the slot needs no more whole devices.
+        ``place``: index of the first slot that is still empty. ``current``: what the slot before it
+        still needs; the count is 0 if that slot needs no more whole devices.
         """
         if place == len(self._slots):
             return False

@@ -1,8 +1,8 @@
 """Search problem for chosen alternatives: slots to fill and constraints to satisfy.
 
 In:  a ``LedgerView``, the claims, and a ``Choice`` for each request that the problem includes.
-Out: slots with their usable devices, constraints with their values, and ``reduce``, which
-     removes devices and values that no answer can contain.
+Out: a ``Problem``: slots with their usable devices, and constraints with the values of their
+     attributes. ``Problem.reduce`` removes devices and values that no answer can contain.
 
 The docstring of the package ``claims.core`` defines slot, answer and all other terms.
 """
@@ -36,23 +36,21 @@ Tiers = Sequence[tuple[int, int]]
 
 @attrs.define(eq=False)
 class Constraint:
-    """Attribute that must have the same value for all devices of certain slots."""
+    """Attribute that must have the same value for all devices of the slots in ``slots``."""
 
     attribute: str
     slots: tuple[int, ...]
+    """Indexes of the slots in the problem."""
     values: Mapping[tuple[Hashable, ...], int]
-    """For each value, the set of devices with it; devices without the attribute are omitted."""
+    """Mapping from each value of the attribute to the set of devices that have this value. Each key
+    is a tuple that contains only the value."""
     allowed: int
-    """The set of devices whose value is still possible."""
+    """The set of devices whose value of the attribute is not ruled out yet."""
 
 
 @attrs.define(eq=False)
 class Slot:
-    """Slot of the search: a request with the alternative chosen for it.
-
-    If the description of a field below starts with SHARED, the field is only for slots in this
-    mode.
-    """
+    """Slot of the search: a request with the alternative chosen for it."""
 
     claim: int
     request: int
@@ -64,7 +62,7 @@ class Slot:
     most: int
     """Maximum number of devices for this slot."""
     tiers: Mapping[str, Tiers]
-    """SHARED: free amounts of the usable devices, by resource."""
+    """For the mode SHARED: free amounts of the usable devices, by resource."""
     constraints: tuple[int, ...] = ()
     """Indexes of the slot's constraints in its problem."""
 
@@ -181,7 +179,7 @@ class Problem:
         return found.values[(device.attributes[found.attribute],)]
 
     def cells(self, slot: Slot) -> Iterator[int]:
-        """Yield the slot's usable devices in sets; devices of a set have equal matched values."""
+        """Yield the slot's usable devices as sets of devices with equal matched values."""
         rest = slot.usable
         while rest:
             number = (rest & -rest).bit_length() - 1
@@ -228,7 +226,7 @@ class Problem:
         return self.suffices(slot, slot.usable)
 
     def suffices(self, slot: Slot, devices: int) -> bool:
-        """True if these devices are enough to fill the slot; charges are ignored."""
+        """True if the set ``devices`` is enough to fill the slot; charges are ignored."""
         if devices.bit_count() < slot.least:
             return False
         return all(
@@ -261,10 +259,10 @@ class Problem:
     def interchangeable(self, number: int) -> int:
         """Return the set of devices that the search can exchange for device ``number``.
 
-        The set includes this device. All its devices are of one kind and have the same matched
-        values. Each slot can use either all of them or none. For a device that is allocated in
-        shares, the set contains only this device. In other sets, either no device is in use, or all
-        are allocated exclusively and only admin access can use them.
+        The set includes device ``number``. If this device is allocated in shares, the set contains
+        no other device. Otherwise, all devices of the set are of one kind and have the same matched
+        values. Either none of them is in use, or all of them are allocated exclusively. Each slot
+        can use either all of them or none.
         """
         found = self._interchangeable.get(number)
         if found is None:

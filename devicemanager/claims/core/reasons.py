@@ -167,9 +167,9 @@ class _Sieved:
 
     problem: Problem
     rejection: Rejection
-    """Rejection with the cause that counting devices has shown, or with UNEXAMINED."""
+    """Rejection with its cause, or with UNEXAMINED if counting devices has not shown the cause."""
     is_examined: bool
-    """True if all rules that only count devices were applied before the steps ran out."""
+    """True if all rules were applied that only count devices; False if the steps ran out before."""
 
 
 @attrs.frozen(eq=False)
@@ -306,9 +306,10 @@ def _fits_alone(problem: Problem, limits: Limits) -> bool:
 def leftovers(
     view: LedgerView, ledger: Ledger, claims: Sequence[Claim], allocations: Sequence[Allocation]
 ) -> tuple[Leftover, ...]:
-    """Return, for each request of allocated claims, its devices and why it got no others.
+    """Return a ``Leftover`` for each request of claims that fit.
 
-    ``view`` and ``ledger`` must be as they were before these allocations.
+    ``allocations``: the allocations of the claims. ``view`` and ``ledger`` must not contain these
+    allocations yet.
     """
     numbers = view.inventory.index
     taken: dict[tuple[int, int], tuple[int, int]] = {}

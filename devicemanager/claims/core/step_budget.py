@@ -14,8 +14,7 @@ _PERIOD = 24
 
 
 class OutOfStepsError(Exception):
-    """Error for a search whose step budget is spent. The part of the search that raises it has no
-    result."""
+    """Error if the step budget of a search is spent before a computation has a result."""
 
 
 class FirstFitCutOffError(Exception):
@@ -32,7 +31,7 @@ class StepBudget:
     def __init__(self, total: int, may_continue: Callable[[], bool] | None = None) -> None:
         """Create a budget of ``total`` steps.
 
-        ``may_continue`` is called every few steps. If it returns False, the budget is spent.
+        ``may_continue`` is called every few steps. If it returns False, the budget counts as spent.
         """
         self.spent = 0
         self.is_out_of_time = False

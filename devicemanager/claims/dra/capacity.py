@@ -29,8 +29,8 @@ class Arithmetic:
     """Version-dependent rules for computing amounts."""
 
     fractional: bool = False
-    """True to compute amounts of a ``validRange`` in thousandths where possible (feature gate
-    DRAFractionalCapacityRange)."""
+    """True to compute the amounts of a ``validRange`` in thousandths, if its bounds and step
+    allow this (feature gate DRAFractionalCapacityRange)."""
     binary: bool = False
     """True to give rounded amounts the quantity format BinarySI (until 1.36). False to give them
     the format of the policy's ``step``."""

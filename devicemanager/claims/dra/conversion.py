@@ -1,8 +1,8 @@
-"""Convert objects of structured claims (``devmgmtproto.k8s.io/v1alpha1``) to resource.k8s.io.
+"""Convert objects of the API ``devmgmtproto.k8s.io/v1alpha1`` to objects of resource.k8s.io.
 
 In:  pools, classes, claims and configs of v1alpha1.
-Out: ResourceSlices, DeviceClasses and ResourceClaims, and a note for each part without an
-     equivalent. A note names the object and the field, and says what to do.
+Out: ResourceSlices, DeviceClasses and ResourceClaims, and a note for each field that must be
+     converted by hand. A note names the object and the field, and says what to do.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ Object = dict[str, Any]
 
 @attrs.define
 class Converted:
-    """Objects of resource.k8s.io, and notes about parts without an equivalent."""
+    """Objects of resource.k8s.io, and notes about fields that must be converted by hand."""
 
     objects: list[Object] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
 
 
 def convert(objects: Sequence[v1alpha1.Object]) -> Converted:
-    """Convert v1alpha1 objects. In the result, the slices of the pools come first, then classes,
-    then claims."""
+    """Return the v1alpha1 objects as objects of resource.k8s.io, with notes.
+
+    The ResourceSlices come first, then the DeviceClasses, then the ResourceClaims.
+    """
     return _Converter(objects).run()
 
 

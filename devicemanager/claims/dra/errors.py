@@ -1,4 +1,4 @@
-"""Errors of the allocator. They have upstream's messages, because users search for these."""
+"""Errors of the allocator. They have the messages of Kubernetes, which users can search for."""
 
 from __future__ import annotations
 

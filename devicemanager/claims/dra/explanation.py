@@ -17,8 +17,8 @@ _SHOWN = 3
 
 
 def lines(call: Call, read: Sequence[ClaimRequests]) -> Iterator[str]:
-    """Yield lines of text: the pools that are not used, and for each request the rules that exclude
-    devices.
+    """Yield lines of text: first the incomplete and invalid pools, then each request with the rules
+    that exclude devices.
 
     ``read``: the claims with their requests. Raises AllocationError for an error in an object, and
     OutOfStepsError if the step budget is spent.

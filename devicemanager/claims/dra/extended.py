@@ -16,7 +16,7 @@ from devicemanager.core.quantity import NANOS, parse_quantity
 
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 NO_NAME = "<extended-resources>"
-"""Placeholder for the name of a claim that is not created yet, in messages."""
+"""Placeholder for the name of a claim that is not created yet. Messages contain this text."""
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
@@ -78,10 +78,12 @@ def owner_reference(pod: Object) -> dict[str, Any]:
 def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
     """Return the requests for a pod's extended resources, and the containers that use them.
 
-    ``resources``: name of the device class by resource. For each resource, every sidecar and every
-    app container has its own request. Other init containers end before later sidecars and app
-    containers start, so they can use the devices of these requests. All init containers that need
-    more devices than these share one additional request.
+    ``resources``: name of the device class by resource.
+
+    For each resource, every sidecar and every app container has its own request. The other init
+    containers end before later containers start. So these init containers use the devices of later
+    sidecars and app containers. One additional request serves all init containers that need more
+    devices.
     """
     spec = pod["spec"]
     initial = list(spec.get("initContainers") or ())

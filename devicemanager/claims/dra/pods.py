@@ -149,7 +149,7 @@ def with_allocation(claim: Object, result: AllocationResult, now: str) -> dict[s
 
 
 def reserved(claim: Object, pod: Object) -> dict[str, Any]:
-    """Return the claim with a reservation for the pod."""
+    """Return the claim with the pod added to ``status.reservedFor``."""
     metadata, status = pod["metadata"], claim.get("status") or {}
     user = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
     users = [*(status.get("reservedFor") or ()), user]

@@ -1,11 +1,11 @@
 """Resource pools of one node (``GatherPools`` of structured/internal/incubating, v1.37).
 
 In:  all ResourceSlices of a cluster, and a node.
-Out: an ``Offer``: an inventory of the devices of complete and valid pools, in the order of the
-     search, and the pools that are incomplete or invalid.
+Out: an ``Offer``: all pools of the node, and an inventory of the devices of the complete and
+     valid pools.
 
 If several generations of a pool have slices for the node, only the newest of them is used. A pool
-is complete if all its slices exist, on any node: the driver states their number in each slice.
+is complete if all its slices exist, on any node. Each slice states how many slices its pool has.
 """
 
 from __future__ import annotations
@@ -92,25 +92,26 @@ class Offer:
     """Pools and devices that one node can use."""
 
     pools: tuple[GatheredPool, ...]
-    """All pools of the node, in the order of the search."""
+    """All pools of the node, in the order in which the search considers them."""
     inventory: Inventory
     """Devices of the complete and valid pools; in 1.34, also of incomplete pools.
 
     If each device of a slice selects its own nodes, devices of other nodes are included.
     """
     sources: tuple[Source, ...]
-    """Source of each device; the index is the device number."""
+    """Source of each device: ``sources[N]`` is the source of device number N."""
     shareable: int
-    """The set of devices that allow multiple allocations (``bitset``)."""
+    """The set of devices that allow multiple allocations. Bit N stands for device number N."""
     charges: Mapping[DeviceKey, Amounts]
-    """Amounts of the counters that each device consumes, in nano-units.
+    """For each device that consumes counters, the amount of each counter in nano-units.
 
     Covers the pools of ``inventory``, including devices that only other nodes can use.
     """
     groups: Mapping[DeviceKey, Declared] = attrs.field(factory=dict)
-    """Compatibility groups of each device that consumes counters. Empty if the feature is disabled.
+    """Compatibility groups of each device that consumes counters.
 
-    Covers the pools of ``inventory``, including devices that only other nodes can use.
+    Empty if the feature gate DRADeviceCompatibilityGroups is disabled. Otherwise, covers the pools
+    of ``inventory``, including devices that only other nodes can use.
     """
 
     @property

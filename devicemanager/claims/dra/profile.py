@@ -1,7 +1,7 @@
-"""Differences between versions of the allocator: feature gates, quirks and variants.
+"""Differences between Kubernetes versions of the allocator, such as feature gates and quirks.
 
-A quirk is an upstream bug. Without a version, an allocator has no quirks. With a version, it has
-those of the version's last patch release.
+A quirk is a bug of Kubernetes' allocator. Each version has the quirks of its last patch release.
+The newest version, which is the default, has no quirks.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Quirk(enum.Enum):
     """Known bug of Kubernetes' allocator. The value is the name that users see."""
 
     STALE_LIST_MATCH = "stale-list-match"
-    """If the search removes a device, matchAttribute does not restore the values that the other
-    devices have in common (k/k#140300)."""
+    """After the search removes a device that it tried, matchAttribute still allows only the values
+    that this device has in common with the others (k/k#140300)."""
     KEPT_RESERVATIONS = "kept-reservations"
     """A device that the search rejects keeps its counters reserved. So does a shareable device that
     the search picks and then puts back (k/k#140431, k/k#140436)."""
@@ -29,13 +29,14 @@ class Quirk(enum.Enum):
     SHARES_WITHOUT_COUNTERS = "shares-without-counters"
     """Allocated shares do not consume counters (k/k#139034)."""
     ALL_WITH_COUNTERS = "all-with-counters"
-    """``allocationMode: All`` crashes if it selects a device that consumes counters
-    (k/k#138885)."""
+    """The allocator crashes if a request with ``allocationMode: All`` selects a device that
+    consumes counters (k/k#138885)."""
     DISTINCT_PER_REQUEST = "distinct-per-request"
-    """distinctAttribute compares only with the latest device of each request (k/k#140438)."""
+    """distinctAttribute compares a new device only with the latest device of each request, not with
+    all devices (k/k#140438)."""
     ALL_SKIPS_FULL = "all-skips-full"
-    """``allocationMode: All`` skips a shareable device without enough free capacity, and
-    succeeds."""
+    """A request with ``allocationMode: All`` skips shareable devices that have too little free
+    capacity, instead of failing."""
     CONFIG_PER_REQUEST = "config-per-request"
     """The allocation result has a copy of a claim's config for each request that the config names.
     Each copy names all these requests."""
@@ -74,7 +75,8 @@ class Profile:
     features: frozenset[Feature]
     quirks: frozenset[Quirk] = frozenset()
     error_names_device: bool = True
-    """True if a selector's error names the device and may have a hint (since 1.37)."""
+    """True if the error of a CEL selector names the device, and includes a hint if the selector
+    reads a missing key (since 1.37)."""
     limit_per_request: bool = True
     """True if the error for too many devices names the request (since 1.37)."""
     keeps_step_format: bool = True
@@ -125,7 +127,9 @@ class Profile:
             found = attrs.evolve(found, features=frozenset(map(_feature, features)))
         if unknown := sorted(each.value for each in found.features - found.known_features):
             known = ", ".join(sorted(each.value for each in found.known_features))
-            raise ValueError(f"{', '.join(unknown)}: not supported in {found.version}: use {known}")
+            raise ValueError(
+                f"feature gates not supported in {found.version}: {', '.join(unknown)}: use {known}"
+            )
         if quirks is not None:
             found = attrs.evolve(found, quirks=frozenset(map(_quirk, quirks)))
         return found

@@ -1,4 +1,4 @@
-"""Constraints with upstream's bugs (``profile.Quirk``)."""
+"""Constraints of claims, with the known bugs of Kubernetes' allocator (``profile.Quirk``)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from devicemanager.claims.core.device_order import Values, are_distinct
 
 @attrs.define(eq=False)
 class StaleMatch:
-    """``Match`` with the bug ``STALE_LIST_MATCH``.
+    """``matchAttribute`` constraint with Kubernetes' bug ``STALE_LIST_MATCH``.
 
-    ``remove`` does not restore the common values.
+    ``common``: the attribute values that all added devices have. Because of the bug, ``remove``
+    leaves ``common`` unchanged.
     """
 
     common: Values = frozenset()
     count: int = 0
 
     def add(self, request: int, values: Values) -> bool:
-        """Add a device if it shares a value with all devices added so far. Return True if it was
-        added."""
+        """Add a device if it is the first one, or if ``common`` contains one of its values.
+
+        ``values``: the attribute values of the device. Return True if the device was added.
+        """
         if self.count:
             values &= self.common
             if not values:
@@ -29,23 +32,25 @@ class StaleMatch:
         return True
 
     def remove(self, request: int) -> None:
-        """Remove the latest device, but do not change the common values."""
+        """Remove the latest device, but leave ``common`` unchanged."""
         self.count -= 1
 
 
 @attrs.define(eq=False)
 class DistinctPerRequest:
-    """``Distinct`` with the bug ``DISTINCT_PER_REQUEST``.
+    """``distinctAttribute`` constraint with Kubernetes' bug ``DISTINCT_PER_REQUEST``.
 
-    ``add`` compares only with the latest device of each request.
+    Because of the bug, ``add`` compares a new device only with the latest device of each request.
     """
 
     latest: dict[int, Values] = attrs.field(factory=dict)
     count: int = 0
 
     def add(self, request: int, values: Values) -> bool:
-        """Add a device if its values differ from those of each request's latest device. Return True
-        if the device was added."""
+        """Add a device if its ``values`` differ from those of the latest device of each request.
+
+        ``values``: the attribute values of the device. Return True if the device was added.
+        """
         if self.count and not are_distinct(values, list(self.latest.values())):
             return False
         self.latest[request] = values
@@ -53,6 +58,6 @@ class DistinctPerRequest:
         return True
 
     def remove(self, request: int) -> None:
-        """Remove the request's latest device."""
+        """Remove the latest device of a request."""
         self.latest.pop(request, None)
         self.count -= 1

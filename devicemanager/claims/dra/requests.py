@@ -1,8 +1,8 @@
 """Translate the requests of claims for the search (``validateDeviceRequest``, v1.37).
 
 In:  the claims to allocate together, the device classes, and the pools that a node can use.
-Out: for each claim its requests, with options for ``core.device_order``; or AllocationError for a
-     claim that can never be allocated as written.
+Out: the requests of each claim, as the search reads them (``core.device_order``); or
+     AllocationError for a claim that can never be allocated as written.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ClaimRequests:
 @attrs.frozen(eq=False)
 class Call:
     """Inputs of one call of the allocator, except the claims: a node with its devices, the device
-    classes, and the step budget.
+    classes, and the counter of search steps.
 
     The method ``claims`` translates the claims for the search.
     """
@@ -91,13 +91,15 @@ class Call:
     groups: Groups
 
     def claims(self, claims: Sequence[Object]) -> tuple[ClaimRequests, ...]:
-        """Translate claims for the search. Raises AllocationError for the error that upstream finds
-        first."""
+        """Translate claims for the search.
+
+        Raises AllocationError with the error that Kubernetes' allocator reports first.
+        """
         return tuple([_Reader(self, claim).read() for claim in claims])
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """Rules for computing amounts."""
+        """Rules for computing consumed capacity; they depend on version and feature gates."""
         return Arithmetic(
             self.profile.has(Feature.FRACTIONAL_RANGE), not self.profile.keeps_step_format
         )
@@ -362,7 +364,7 @@ class Candidate:
 
     def accepts(self, number: int) -> bool:
         """True if a device matches the selectors, the node can use the device, and the device's
-        policies allow the amounts."""
+        request policies allow the requested amounts."""
         source = self.call.offer.sources[number]
         if not self._is_selectable(source):
             return False
@@ -370,7 +372,7 @@ class Candidate:
         return self._has_capacity(source, name)
 
     def is_one_of_all(self, number: int) -> bool:
-        """True if this request needs the device. Only for requests with ``allocationMode: All``."""
+        """True if this request, which has ``allocationMode: All``, must get the device."""
         source = self.call.offer.sources[number]
         if not self._is_selectable(source):
             return False
@@ -408,10 +410,10 @@ class Candidate:
             ) from None
 
     def consumed(self, source: Source) -> dict[str, Amount] | None:
-        """Return the amounts that the request consumes of a device, by capacity.
+        """Return the amounts that the request consumes of a device, by capacity name.
 
-        Return None if the request cannot use the device. Raises CapacityError for an amount that a
-        request policy cannot represent.
+        Return None if the request cannot use the device. Raises CapacityError for an amount that is
+        negative or too large, or has too many decimals.
         """
         key = id(source.facts)
         if key not in self._consumed:
@@ -424,7 +426,10 @@ class Candidate:
         return self._consumed[key]
 
     def consumes(self, number: int) -> Amounts:
-        """Return the amounts that the request consumes of a device, by capacity, in nano-units."""
+        """Return the amounts that the request consumes of a device, by capacity name.
+
+        Amounts are in nano-units.
+        """
         if not self.call.profile.has(Feature.CONSUMABLE_CAPACITY):
             return {}
         source = self.call.offer.sources[number]
@@ -437,7 +442,7 @@ class Candidate:
     def consumes_as_one_of_all(self, number: int) -> Amounts:
         """Return the result of ``consumes``. Only for requests with ``allocationMode: All``.
 
-        With the quirk ``ALL_WITH_COUNTERS``, raise AllocationError if the device consumes
+        With Kubernetes' bug ``ALL_WITH_COUNTERS``, raise AllocationError if the device consumes
         counters.
         """
         crashes = Quirk.ALL_WITH_COUNTERS in self.call.profile.quirks

@@ -1,4 +1,7 @@
-"""Evaluate CEL selectors and derived attributes, once for all devices with equal properties."""
+"""Evaluate the CEL expressions of selectors and derived attributes (``derivedAttributes``).
+
+Devices share the result of an expression if the values that the expression reads are equal.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class Selector:
 
 
 class Selectors:
-    """Evaluator of selectors and derived attributes, with a cache of the results."""
+    """Evaluator of CEL selectors and derived attributes (``derivedAttributes``). Caches results."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -82,9 +85,10 @@ class Selectors:
         return result
 
     def derived(self, name: str, expression: str, source: Source, steps: StepBudget) -> Object:
-        """Return a derived attribute of a device in the API's form, such as ``{"string": "a"}``.
+        """Return a device's value of a derived attribute, such as ``{"string": "a"}``.
 
-        Raises AllocationError if the expression does not compile, or fails for this device.
+        ``name`` and ``expression``: an entry of ``derivedAttributes`` in a request. Raises
+        AllocationError if the expression does not compile, or fails for this device.
         """
         device = self._device(self._key(source), source)
         try:

@@ -1,7 +1,7 @@
 """ResourceSlices: their pools, devices and counters.
 
-A node can have thousands of devices. Therefore only the parts that every allocation needs are
-parsed immediately. The rest of a device is parsed when the search reaches it.
+A node can have thousands of devices. Therefore only the parts of a device that every allocation
+needs are parsed immediately. The other parts are parsed when the search reaches the device.
 """
 
 from __future__ import annotations
@@ -105,18 +105,18 @@ def budget(counter_sets: Iterable[Object]) -> dict[str, int]:
 
 @attrs.frozen(eq=False)
 class Facts:
-    """Attributes and capacities of a device. Devices with equal values share one object."""
+    """Attributes and capacities of a device. Devices that are equal in both share one object."""
 
     attributes: Object
     raw_capacity: Object
     capacities: Mapping[str, Capacity]
-    """Capacities by name, parsed from ``raw_capacity``."""
+    """By capacity name: the value with its request policy, parsed from ``raw_capacity``."""
     totals: Amounts
-    """Capacities by name, in nano-units."""
+    """By capacity name: the value in nano-units."""
 
 
 class Interning:
-    """Cache of facts: one object for all devices with equal attributes and capacities."""
+    """Cache with one ``Facts`` object for all devices with equal attributes and capacities."""
 
     def __init__(self) -> None:
         self._attributes: dict[str, Object] = {}
@@ -124,7 +124,10 @@ class Interning:
         self._facts: dict[tuple[int, int], Facts] = {}
 
     def facts(self, device: Object) -> Facts:
-        """Return the facts of a device. Raises ValueError for a malformed quantity."""
+        """Return the attributes and capacities of a device.
+
+        Raises ValueError for a malformed quantity.
+        """
         # Compare by JSON text. The devices of one driver have their keys in the same order, so
         # equal devices have equal texts. Another order only creates a second object.
         attributes = device.get("attributes") or {}

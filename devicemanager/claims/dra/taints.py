@@ -12,10 +12,9 @@ _PREVENTING = ("NoSchedule", "NoExecute")
 def are_tolerated(
     taints: Iterable[Object], tolerations: Iterable[Object], *, every: bool = False
 ) -> bool:
-    """True if no taint prevents the allocation.
+    """True if a request with these tolerations can get a device with these taints.
 
-    ``every``: True if taints with any effect prevent the allocation; False to check only NoSchedule
-    and NoExecute.
+    ``every``: True to check taints with any effect; False to check only NoSchedule and NoExecute.
     """
     return all(
         any(tolerates(each, taint) for each in tolerations)

@@ -18,7 +18,7 @@ Attributes = Mapping[str, AttributeValue]
 
 
 class Converter:
-    """Converter from pools to inventories. It converts an unchanged pool only once."""
+    """Converter from pools to the inventory of a search. Converts an unchanged pool only once."""
 
     def __init__(self) -> None:
         self._converted: dict[str, tuple[api.DevicePool, core.Pool]] = {}

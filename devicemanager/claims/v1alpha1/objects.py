@@ -104,7 +104,7 @@ class Attribute:
         return tuple([AttributeValue(type_, value) for type_, value in found if value is not None])
 
     def equals(self, other: Attribute) -> bool:
-        """True if the values of both attributes are equal (``EqualValue`` of the API).
+        """True if this attribute and ``other`` have equal values (``EqualValue`` of the API).
 
         Compare values of the first type that both attributes have. Attributes without a common type
         differ.
@@ -132,7 +132,7 @@ class Device:
     name: str = ""
     attributes: tuple[Attribute, ...] = ()
     requests: Quantities = attrs.field(factory=dict)
-    """Amounts of the pool's resources that the device consumes while it is allocated."""
+    """By resource of the pool: the amount that the device consumes while it is allocated."""
     resources: tuple[ResourceCapacity, ...] = ()
     """Resources of the device itself, which claims can request and share."""
 
@@ -167,7 +167,8 @@ class ClaimDetail:
     device_class: str = ""
     constraints: str = ""
     requests: Quantities = attrs.field(factory=dict)
-    """Minimum amounts that the devices must provide together; the key ``COUNT`` is their number.
+    """Minimum amounts that the devices must provide together, by resource. The value of the key
+    ``COUNT`` is the minimum number of devices.
 
     An empty mapping requests one device. If the class has admin access, an empty mapping requests
     all devices of the class.
@@ -209,7 +210,8 @@ class DeviceAllocation:
     device_pool_name: str
     device_name: str
     allocations: tuple[ResourceAllocation, ...] = ()
-    """The allocated amounts of a shared device; empty if the device is allocated whole."""
+    """Allocated amount of each resource of a shared device; empty if the claim gets the whole
+    device or admin access."""
 
 
 @attrs.frozen
@@ -252,7 +254,7 @@ class DeviceClaim:
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def same_spec(self, other: DeviceClaim) -> bool:
-        """True if the requests and the ``match_attributes`` of both claims are equal."""
+        """True if this claim and ``other`` have equal requests and equal ``match_attributes``."""
         return (self.claims, self.match_attributes) == (other.claims, other.match_attributes)
 
 

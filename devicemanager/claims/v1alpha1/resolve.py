@@ -52,20 +52,21 @@ _SHOWN = 200
 
 @attrs.frozen
 class AcceptedDevices:
-    """Devices that a class accepts for one alternative."""
+    """Devices that a class accepts for one alternative of a request."""
 
     device_class: api.DeviceClass
     devices: int
-    """The set of devices that this class accepts and no earlier class accepts."""
+    """Set of the devices that this class accepts, except those that a preceding class in
+    ``ResolvedAlternative.accepted`` accepts."""
 
 
 @attrs.frozen
 class ResolvedAlternative:
-    """Alternative of a claim: as written in the API, and as input of the search."""
+    """Alternative of a request: as written in the API, and as input of the search."""
 
     detail: api.ClaimDetail
     accepted: tuple[AcceptedDevices, ...]
-    """Accepted devices of each class, in the order of the classes."""
+    """The devices that each class accepts for this alternative, sorted by class name."""
     alternative: Alternative
 
     def class_of(self, device: int) -> api.DeviceClass:
@@ -75,7 +76,7 @@ class ResolvedAlternative:
 
 @attrs.frozen
 class ResolvedClaim:
-    """Claim as input of the search, with the resolved alternatives of its requests."""
+    """Claim as input of the search, with the alternatives of each request."""
 
     claim: Claim
     choices: tuple[tuple[ResolvedAlternative, ...], ...]
@@ -102,11 +103,10 @@ class Constraints:
         return tuple(sorted(names))
 
     def apply(self, text: str, devices: int, steps: StepBudget) -> tuple[int, dict[str, int]]:
-        """Return the subset of ``devices`` that satisfy the constraint ``text``.
+        """Return the set of those ``devices`` that satisfy the constraint ``text``.
 
-        Also return the sets of the other devices, by the reason why they do not satisfy the
-        constraint. Raises ConstraintsCutOff if the steps are spent before all devices are
-        evaluated.
+        Also return the sets of those ``devices`` that do not satisfy the constraint, by reason.
+        Raises ConstraintsCutOff if the search reaches its limits before all devices are evaluated.
         """
         expression = cel.compile_v1alpha1(text)
         if expression is None:
@@ -163,7 +163,7 @@ def _fault(
 
 
 class ConstraintsCutOff(Exception):
-    """Error if the step budget is spent while a constraint is evaluated."""
+    """Error if the search reaches its limits while it evaluates a constraint."""
 
     def __init__(self, left: int, of: int) -> None:
         """Create the error.
@@ -173,7 +173,8 @@ class ConstraintsCutOff(Exception):
         self.left = left
         self.of = of
         self.label = ""
-        """Label of the alternative whose constraints were evaluated."""
+        """Position in the claim's spec, such as ``claims[0].oneOf[1]``, of the alternative whose
+        constraints were evaluated."""
 
 
 class Resolver:
@@ -189,7 +190,7 @@ class Resolver:
         """Create a resolver.
 
         ``admin_namespaces``: the namespaces whose claims can use classes with admin access; None
-        means all namespaces. ``steps``: the step budget of the search.
+        means all namespaces. ``steps``: the counter of search steps, with their limit.
         """
         self._steps = steps
         self._constraints = constraints
@@ -200,9 +201,9 @@ class Resolver:
     def resolve(self, claim: api.DeviceClaim) -> ResolvedClaim:
         """Translate a claim into an input of the search.
 
-        Raises ClaimsError for a class that does not exist, for a class whose device type is not
-        the one that the claim requests, and for a forbidden use of a class with admin access. No
-        change of pools can fix these errors. Raises ConstraintsCutOff if the step budget is spent.
+        Raises ClaimsError for a class that does not exist, for a class with another ``deviceType``
+        than the claim requests, and for a forbidden use of admin access. No change of pools can
+        fix these errors. Raises ConstraintsCutOff if the search reaches its limits.
         """
         labelled = [_labelled(number, each) for number, each in enumerate(claim.claims)]
         # Find all classes first: a missing class is an error even in an unneeded alternative.
@@ -236,7 +237,8 @@ class Resolver:
         if detail.device_type and detail.device_type != found.device_type:
             raise ClaimsError(
                 f'DeviceClass "{name}" has type "{found.device_type}",'
-                f' but the claim requests type "{detail.device_type}"'
+                f' but the claim requests type "{detail.device_type}":'
+                " change the class or the type in the claim"
             )
         if found.admin_access and not self._is_admin(namespace):
             raise ClaimsError(

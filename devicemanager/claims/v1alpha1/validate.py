@@ -38,7 +38,7 @@ _Faults = Iterator[FieldError]
 
 
 def broken_rules(found: api.Object) -> list[FieldError]:
-    """Return an error for each rule that an object breaks, in the order of its fields."""
+    """Return an error for each rule that an object breaks, in the order of the object's fields."""
     if isinstance(found, api.DevicePool):
         return list(_pool(found))
     if isinstance(found, api.DeviceClass):

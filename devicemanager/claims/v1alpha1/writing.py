@@ -1,4 +1,4 @@
-"""Convert objects of the API to documents and YAML; omit fields without a value."""
+"""Convert objects of the API to dicts and YAML; omit fields without a value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def to_yaml(objects: Iterable[api.Object]) -> str:
 
 
 def write_object(found: api.Object) -> Plain:
-    """Return an object as a document, from which ``read_object`` returns an equal object."""
+    """Return an object as a dict, from which ``read_object`` returns an equal object."""
     if isinstance(found, api.ConfigObject):
         return dict(found.content)
     document = {
@@ -156,7 +156,7 @@ def _detail(detail: api.ClaimDetail) -> Plain:
 
 
 def write_status(status: api.ClaimStatus) -> Plain:
-    """Return the status of a claim as a document."""
+    """Return the status of a claim as a dict with the field names of the API."""
     return _without_empty(
         allocations=[_allocation(entry) for entry in status.allocations],
         classConfigs=[write_object(config) for config in status.class_configs],

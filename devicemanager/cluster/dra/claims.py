@@ -41,7 +41,7 @@ class NodeClaims:
     ) -> None:
         """Write ``status.devices`` of prepared claims.
 
-        ``unhealthy`` has the names of the unhealthy devices, by driver.
+        ``unhealthy`` maps the name of a driver to the names of its unhealthy devices.
         """
         for claim in claims:
             try:

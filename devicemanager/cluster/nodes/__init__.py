@@ -13,7 +13,7 @@ Out: the Node object and its status, the Lease, Kubernetes events, a NodeResourc
 * ``topology``: the NodeResourceTopology object.
 
 Invariants:
-* The Node is created before its Lease, and its pods are delivered only after both requests.
+* The Node object is created first, and then its Lease. After that, the node gets its pods.
 * Requests about the Node have one key in the work queue, so they are sent one at a time, in order.
 * A node leaves only once (``ClusterNode._end``), even for several causes at the same time. After
   that it writes no status and admits no pod.

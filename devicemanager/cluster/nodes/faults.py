@@ -81,7 +81,9 @@ def _plugin(node: FaultTarget, what: str, is_on: bool) -> None:
 def _prepare_fails(node: FaultTarget, what: str, is_on: bool) -> None:
     driver, _, times = what.partition(":")
     if times and not times.isdecimal():
-        raise RequestError(f"invalid number of failures {times!r}: expected DRIVER:N")
+        raise RequestError(
+            f"invalid number of failures {times!r}: expected DRIVER:N with a whole number N"
+        )
     node.fail_prepare(driver, int(times or -1) if is_on else 0)
 
 
@@ -90,7 +92,7 @@ def _prepare_delay(node: FaultTarget, what: str, is_on: bool) -> None:
     try:
         delay = seconds(time)
     except ValueError as error:
-        raise RequestError(f"{error}: expected DRIVER:TIME") from None
+        raise RequestError(f"expected DRIVER:TIME: {error}") from None
     node.delay_prepare(driver, delay if is_on else 0.0)
 
 
@@ -120,7 +122,8 @@ class FaultKind:
     are set together."""
     pressure: Pressure | None = None
     fires_once: bool = False
-    """True if the fault fires once for each new argument, and clearing it has no effect."""
+    """True if the fault is one action, such as a reboot. A new argument repeats the action.
+    Removing the fault from the annotation has no effect."""
 
 
 KINDS: Final[Mapping[str, FaultKind]] = {
@@ -183,10 +186,10 @@ class NodeFaults:
         return self._active
 
     def update(self, annotations: Mapping[str, Any], *, is_first: bool = False) -> None:
-        """Set and clear faults so that they match the annotations of the Node object.
+        """Set and clear faults to match the annotation ``devicemanager.io/faults``.
 
-        With ``is_first``, reboots and restarts in the annotation are ignored, because they
-        happened before the node joined.
+        ``annotations`` has all annotations of the Node object. With ``is_first``, the faults
+        ``reboot`` and ``restart`` are ignored, because they happened before the node joined.
         """
         text = str(annotations.get(ANNOTATION, ""))
         with self._lock:

@@ -134,7 +134,7 @@ class ClusterNode:
 
     @property
     def is_silent(self) -> bool:
-        """True if the node has stopped reporting."""
+        """True while the node writes nothing to the API server (``silent``)."""
         return self._is_silent
 
     def conditions(self) -> tuple[NodeCondition, ...]:
@@ -154,7 +154,7 @@ class ClusterNode:
         """Register the node and start to renew its Lease. Blocks.
 
         Raises ApiError if a request fails. Raises ClusterError if another program created a Node
-        with this name.
+        object with this name, unless the option ``adopted`` is set.
         """
         found, is_new = register(self._context, self._status, self._take_over)
         self._uid = found["metadata"]["uid"]

@@ -36,8 +36,8 @@ __all__ = ["NodeStatusUpdater", "register"]
 class NodeStatusUpdater:
     """Writer of the status of one Node object.
 
-    The work queue runs the work of one node one at a time, so no two methods run at the same time.
-    Only ``conditions`` is thread-safe.
+    ``update`` runs in the work queue, which runs the tasks of one node one at a time. Other threads
+    may call ``compare`` and ``conditions``.
     """
 
     __slots__ = (
@@ -197,13 +197,16 @@ def _amounts(node: JsonObject) -> int:
 def register(
     node: NodeContext, statuses: NodeStatusUpdater, update: Callable[[JsonObject], None]
 ) -> tuple[JsonObject, bool]:
-    """Create the Node object with its status (``registerWithAPIServer``). Return the Node object,
-    and True if it is new or was created by another program (``NodeOptions.adopted``).
+    """Create the Node object with its status, or take over an existing Node object
+    (``registerWithAPIServer``).
 
-    If the Node already exists, take it over, and call ``update`` with the Node to write its status.
-    The second value is False if an earlier process of devicemanager created the Node.
+    Return the Node object and a bool: False if an earlier process of devicemanager created the
+    object, True if it is new or adopted (``NodeOptions.adopted``).
 
-    Raises ApiError if a request fails, and ClusterError if devicemanager did not create the Node.
+    ``update`` is called with an existing Node object, and must write its status.
+
+    Raises ApiError if a request fails. Raises ClusterError if another program created the Node
+    object, and the node is not adopted.
     """
     # As kubelets do, the Node is created with its status, so that it is Ready from the start.
     status = statuses.status()

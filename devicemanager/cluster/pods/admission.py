@@ -100,7 +100,7 @@ class PodAdmission:
         return behaviour
 
     def annotations_changed(self, pod: PodState, object_: JsonObject) -> None:
-        """Change the behaviour of a known pod if its annotations have changed."""
+        """Apply the annotations ``devicemanager.io/...`` of a pod if they have changed."""
         metadata = object_["metadata"]
         annotations = own_annotations(metadata)
         if annotations == pod.annotations:

@@ -69,8 +69,8 @@ class PodState:
     """IP address of the pod. While the pod runs, no other pod has this address. Empty before the
     first start, and for a pod in the network of the host."""
     rejection: PodFacts | None = None
-    """Data for the status of a pod that the kubelet does not have, because the pod was rejected, or
-    deleted before its admission. None for all other pods."""
+    """Data for the status of a pod that was rejected or that was deleted before its admission. The
+    kubelet does not have such a pod. None for all other pods."""
     never_ran: bool = False
     """True if the pod was deleted before its admission."""
     needs_start: bool = False
@@ -88,8 +88,8 @@ class PodState:
     """Hash of the status that was written last."""
     # None instead of an empty dict saves 64 bytes per pod.
     timed: dict[str, float | None] | None = None
-    """Start times of the containers for which an exit timer is set. The keys are container names.
-    None before the first timer."""
+    """Start times, in Unix seconds, of the containers that have an exit timer. The keys are
+    container names. None before the first timer."""
     # Guarded by ``PodManager.lock``. The stage can be read without it.
     is_queued: bool = False
     """True if a write of the status is in the work queue."""
@@ -153,9 +153,8 @@ class PodState:
     def is_own_write(self, object_: JsonObject) -> bool:
         """True if a Pod object has the resource version that this node's last write returned.
 
-        Always False for an object that is marked for deletion, even if the version is the same. If
-        the node's last write changed nothing, the API server returned the version that the pod
-        already had. This version can be that of another client's deletion.
+        Always False for an object that is marked for deletion. A write that changes nothing
+        returns the current version, even if another client's deletion created this version.
         """
         metadata = object_["metadata"]
         same = bool(self.version) and metadata.get("resourceVersion") == self.version
@@ -189,9 +188,10 @@ class PodState:
 
     @contextmanager
     def held(self, lock: threading.Lock) -> Iterator[None]:
-        """Queue no write of the pod's status inside the ``with`` block.
+        """Return a context manager. While its ``with`` block runs, no write of the pod's status is
+        queued.
 
-        ``lock`` is ``PodManager.lock``, which guards ``holds``.
+        ``lock`` must be ``PodManager.lock``.
         """
         with lock:
             self.holds += 1

@@ -22,8 +22,9 @@ Invariants:
   that was deleted and recreated is another pod.
 * After DELETING, the only possible stage is DELETED. A decision checks the stage again when it
   runs, because the pod can be deleted while the decision is queued.
-* A pod has devices only while the kubelet has the pod. ``_remove`` and the deletion free them. A
-  Pod object that remains because of a finalizer has no devices.
+* A pod has devices only while the kubelet has the pod. The kubelet removes a pod before the node
+  deletes the Pod object, or when the Pod object is gone. A Pod object that remains because of a
+  finalizer has no devices.
 * An unexpected exception affects one pod, but never the loop.
 
 Cases in which the order matters:

@@ -5,8 +5,9 @@ A status is written if it differs from the status that was written last. Request
 sent one at a time, because they have the pod's UID as key in the work queue. Several changes before
 a write result in one write.
 
-If another client changes a status, the next ``reconcile`` writes it again. It is not written
-immediately, because two writers that disagree would then write without a pause.
+If another client changes a status, the next ``reconcile`` writes the kubelet's status again. This
+is not done immediately, because the node and the other client could then overwrite each other
+without a pause.
 """
 
 from __future__ import annotations
@@ -171,9 +172,9 @@ class StatusManager:
     def status(self, pod: PodState) -> JsonObject | None:
         """Return the status of a pod, as an object for the API.
 
-        The status comes from ``PodState.rejection`` or from the kubelet. Returns None if neither
-        has the pod. For example, a pod that was Succeeded or Failed when the node got it is never
-        passed to the kubelet.
+        The status comes from ``PodState.rejection`` or, if this is None, from the kubelet. Returns
+        None if the kubelet does not have the pod. For example, it does not have a pod that was
+        already Succeeded or Failed when the node first saw it.
         """
         node = self._node
         now = node.clock.time()
@@ -241,9 +242,10 @@ class StatusManager:
     # -- other writers -----------------------------------------------------------------
 
     def compare(self, pod: PodState, object_: JsonObject) -> None:
-        """Mark a pod for ``reconcile`` if another client has changed its status.
+        """Check whether another client has changed the status of a pod. If so, the next
+        ``reconcile`` writes the kubelet's status again.
 
-        ``object_`` is the pod on the API server.
+        ``object_`` is the Pod object on the API server.
         """
         # Checked before the status is computed, because most events are about our own writes.
         if not pod.must_match(object_):

@@ -1,9 +1,9 @@
 """Checks of family A: Allocate.
 
 Two responses for the same devices may differ, for example in random annotation keys. Therefore
-checks compare only the *content* of responses, without annotations and values of variables. Check
-A06 requires that two responses have equal contents. Other checks ignore contents that change
-between two responses.
+checks compare only the *content* of a response: its devices, mounts, CDI devices and names of
+variables. Check A06 fails if two responses for the same devices have different contents. Other
+checks use only the content that both responses have.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def w14(run: CheckRun) -> None:
     run.hook("add-device")
     if run.until(lambda: bool(healthy()) or run.plugin.has_exited, seconds) is None:
         raise Failed(
-            "the plugin works without devices, but does not list the device that is added then: "
+            "the plugin works without devices, but does not list a device that is added later: "
             f"no device list contains it within {seconds:g} s after add-device",
             symptom=NO_HOT_PLUG,
         )

@@ -56,8 +56,8 @@ def pre_start_client(run: CheckRun) -> Iterator[tuple[PluginClient, list[str]]]:
     """Connect to a plugin whose options require PreStartContainer. Yield the connection and a list
     with the ID of one device.
 
-    The device is allocated first, as the kubelet does. Raises Skipped if the options do not require
-    the call.
+    First, allocate a device, because the kubelet calls PreStartContainer only for allocated
+    devices. Raises Skipped if this fails, or if the options do not require PreStartContainer.
     """
     ids = run.healthy_ids()[:1]
     with run.client() as client:
@@ -79,8 +79,8 @@ def assume_allocates(run: CheckRun, client: PluginClient, resource: str | None =
 
 
 def assume_list(run: CheckRun, stream: ListStream) -> None:
-    """Read the first device list of a second stream as a precondition of a check. Raises Skipped
-    if no list comes."""
+    """Read the first device list of ``stream``, which the check has opened in addition to the
+    kubelet's stream. Raises Skipped if no list comes."""
     with run.assuming("W11"):
         run.first_list(stream)
 
@@ -92,15 +92,17 @@ def assume_new_list(run: CheckRun, resource: str | None = None) -> dp.ListAndWat
 
 
 NO_HOT_PLUG = "a device that is added is not used until the plugin restarts"
-"""Symptom of a plugin that does not report devices that are added while it runs."""
+"""What happens on a node if a plugin does not report devices that are added while it runs. For the
+argument ``symptom`` of ``Failed``."""
 REMOVED_STAY = "removed devices stay on the node"
-"""Symptom of a plugin that keeps removed devices in its list as healthy."""
+"""What happens on a node if a plugin still lists removed devices as healthy. For the argument
+``symptom`` of ``Failed``."""
 
 
 def check_sent(run: CheckRun, since: Mark, after: str, symptom: str) -> None:
-    """Raise Failed if the plugin has sent no device list since the mark ``since``.
+    """Raise Failed if the plugin has sent no device list since the moment ``since``.
 
-    A check takes the mark, and then changes devices. The error text ends with the argument
+    A check stores this moment, and then changes devices. The error text ends with the argument
     ``after``, a name of the change such as "add-device".
 
     A plugin that reports no changes at all also fails check W07. If W07 fails in the same run, the
@@ -128,7 +130,8 @@ def allocate_many(run: CheckRun, client: PluginClient) -> int:
 
 
 def devices_by_resource(run: CheckRun) -> Devices:
-    """Return the current devices of all resources, to compare them with later devices."""
+    """Return the current devices of all resources. A check passes them to ``check_same_devices``
+    later."""
     return {
         resource: {device.ID: device.health for device in run.devices(resource)}
         for resource in run.resources

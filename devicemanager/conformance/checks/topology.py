@@ -22,7 +22,9 @@ def t01(run: CheckRun) -> str:
             if node.ID < 0:
                 raise Failed(f"{place}: expected a number of at least 0")
             if node.ID not in known and hardware.declares_numa:
-                raise Failed(f"{place}, but only the nodes {sorted(known)} are declared")
+                raise Failed(
+                    f"{place}, but --numa or --sys declares only the nodes {sorted(known)}"
+                )
             if node.ID not in known:
                 missing = missing or (
                     f"{place}, but this machine has only the nodes {sorted(known)}: declare others "

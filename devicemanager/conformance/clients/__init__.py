@@ -10,14 +10,16 @@ Out: a ``ClientReport`` with a ``Verdict`` per check.
 Parts, from the outside in:
 
 * ``client_runner`` runs the checks in parallel.
-* ``checks.toml`` has one row per check, and ``checks`` its function, which gets a ``ClientRun``
-  (``client_run``).
-* ``kubelet`` serves PodResources and logs calls; ``content`` has the pods that it serves.
+* ``checks.toml`` has one row per check. ``checks`` has a function for each row. The function gets a
+  ``ClientRun``, which the module ``client_run`` defines.
+* ``kubelet`` serves PodResources and logs calls. ``content`` creates the pods for its responses.
 * ``process`` and ``page`` are the client's process and its metrics page.
 
 Invariants:
 
-* A check fails only because of the client; no check depends on another check.
+* A check fails only because of the client.
+* Check C01 always runs first, and measures the interval of the client's queries. If it fails, the
+  other checks are skipped. The other checks do not depend on each other.
 * Everything that a client prints or serves is untrusted and is escaped before it is shown.
 * ``ClientRuns.close`` can be called at any moment. No process or directory remains.
 

@@ -44,7 +44,7 @@ class ClientReport:
         return f"{counts} in {self.seconds:.0f} s"
 
     def by_family(self) -> Iterator[tuple[str, list[Verdict]]]:
-        """Iterate over the families, as pairs of title and verdicts. There is only one family."""
+        """Yield the title and the verdicts of the only family, which has all checks of clients."""
         yield "PodResources clients", list(self.verdicts)
 
     def failed(self, *, should: bool = True) -> list[Verdict]:

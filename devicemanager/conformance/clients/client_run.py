@@ -7,6 +7,9 @@ and the wait raises ``Failed``. So the function of a check only describes the go
 A client queries at its own interval, or when its metrics page is read. Therefore a check never
 demands a call at once. It waits for up to ``patience`` seconds, a time that depends on the client's
 interval. The first check, C01, measures this interval.
+
+A *mark* is the number of calls that the kubelet had received at some time. A wait uses it to count
+only later calls.
 """
 
 from __future__ import annotations
@@ -73,10 +76,12 @@ class ClientRun:
             self.scraper = Scraper(url, self.limits.scrape_seconds, self.limits.page_seconds)
 
     def start(self, *, is_set_up: bool = True) -> None:
-        """Start the kubelet and the client, and wait for its first call. Raises Failed.
+        """Start the kubelet and the client, and wait for the client's first call. Raises Failed if
+        the client exits or makes no call in time.
 
-        If ``is_set_up`` is true, also wait until the client has repeated a call. Before that, a
-        client may make calls that it makes only once, and may exit if one of them fails.
+        If ``is_set_up`` is true, also wait, for up to ``patience`` seconds, until the client has
+        repeated a call. This shows that its setup is over. During its setup, a client may exit if a
+        call fails.
         """
         self.step("serve PodResources")
         self.kubelet.start()
@@ -100,8 +105,8 @@ class ClientRun:
         self.process.stop()
 
     def show(self, shown: content.Content, what: str) -> int:
-        """Change what PodResources returns. Return a mark, with which ``wait_calls`` waits for
-        calls after this change.
+        """Change what PodResources returns. Return the mark of this change, with which
+        ``wait_calls`` waits for later calls.
 
         ``what``: description of the content for the report's timeline.
         """
@@ -110,9 +115,9 @@ class ClientRun:
         return self.kubelet.mark()
 
     def restart_kubelet(self, away: float = 0.0) -> int:
-        """Remove the socket, and serve again after ``away`` seconds, with other pods.
+        """Stop the scripted kubelet, and start it again after ``away`` seconds, with other pods.
 
-        Return a mark, with which ``wait_calls`` waits for calls to the new kubelet.
+        Return the mark of the restart, with which ``wait_calls`` waits for later calls.
         """
         self.step(f"stop the kubelet for {away:g} s")
         self.kubelet.stop()
@@ -146,12 +151,14 @@ class ClientRun:
         is_wanted: Callable[[ClientCall], bool] = lambda call: True,
         what: str = "call",
     ) -> list[ClientCall]:
-        """Wait for ``count`` calls (default: the limit ``calls``) after a mark, and return them.
+        """Wait for ``count`` calls after the mark ``since``, and return them. The default of
+        ``count`` is the limit ``calls``.
 
-        ``seconds`` is the timeout for each call. ``is_wanted`` selects the calls to count, and
-        ``what`` names them in errors. Raises Failed if the client exits, or makes no such call in
-        time. ``after`` is a text for the error: the event that leads to the calls, such as "its
-        start".
+        Ignore calls for which ``is_wanted`` returns False. Raises Failed if the client exits, or if
+        it makes none of the other calls for ``seconds``; the default is ``patience``.
+
+        The error text contains ``what``, a name for the calls, and ``after``, the event that leads
+        to the calls, such as "its start".
         """
         count = self.limits.calls if count is None else count
         seconds = self.patience if seconds is None else seconds
@@ -175,10 +182,11 @@ class ClientRun:
         return list(found)
 
     def wait_answered(self, after: str, since: int, count: int = 1) -> None:
-        """Wait for ``count`` calls that get a response. Raises Failed like ``wait_calls``.
+        """Wait for ``count`` successful calls after the mark ``since``. Raises Failed like
+        ``wait_calls``.
 
-        If the client has ever called List, only calls of List count. A second List shows that the
-        client has processed the first response.
+        If the client has ever called List, only its List calls count. A second List call shows that
+        the client has processed the response to the first.
         """
         lists = any(call.rpc == "List" for call in self.kubelet.calls())
 
@@ -189,11 +197,11 @@ class ClientRun:
 
     @property
     def interval(self) -> float | None:
-        """Seconds between the second and the third of three equal calls; None if no call was made
+        """Seconds between the client's queries; None if the client has not yet made the same call
         three times.
 
-        A client may make different calls in a row, and its first query may follow a test call at
-        once. So the time between the first two calls is not its interval.
+        It is the time from the second to the third of these three calls. The first call may be only
+        a test, so the second call may follow at once.
         """
         times = self._equal_calls(3)
         return times[2] - times[1] if times else None
@@ -221,11 +229,12 @@ class ClientRun:
             raise Failed(f"the client exited after {after}: {self.process.exit_text()}")
 
     def rate(self, since: int, begin: float, scrapes: int) -> tuple[float, int]:
-        """Return the client's calls per second, and the number of its calls, since a moment.
+        """Return the client's calls per second since the monotonic time ``begin``, and the number
+        of these calls.
 
-        The arguments describe the moment: ``since`` is its mark, ``begin`` its monotonic time, and
-        ``scrapes`` the value that the property ``scrapes`` had. The rate does not include calls
-        that the client may make when its metrics page is read. The number includes them.
+        ``since`` is the mark at ``begin``, and ``scrapes`` the property ``scrapes`` at ``begin``.
+        The number includes all calls. The rate leaves out ``calls_per_scrape`` calls for each read
+        of the metrics page.
         """
         count = self.kubelet.mark() - since
         free = (self.scrapes - scrapes) * self.limits.calls_per_scrape

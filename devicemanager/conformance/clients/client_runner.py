@@ -64,7 +64,8 @@ class ClientRuns:
         run.close()
 
     def close(self) -> None:
-        """Close all runs, even those in use, and reject new ones."""
+        """Close all open runs, even if their checks are still running. Later, ``open`` raises
+        CheckError."""
         with self._lock:
             self._closed = True
             runs = list(self._open)

@@ -58,7 +58,8 @@ class ClientUnderTest:
     """True if the client has fixed paths below ``/var/lib/kubelet``. It is then run in a private
     mount namespace."""
     metrics: str | None = attrs.field(default=None, validator=_check_url)
-    """URL of the client's Prometheus metrics, with the placeholders of ``command``."""
+    """URL of the client's Prometheus metrics; None if it has none. The placeholders of ``command``
+    are replaced here, too."""
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_resources)
     """Names of the resources in the scripted responses, for clients that ignore all other
     resources."""

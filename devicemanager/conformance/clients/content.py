@@ -78,17 +78,17 @@ def ordinary(resources: Sequence[str], first: int = 0, count: int = 2) -> Conten
 
 
 def empty_pods() -> Content:
-    """Return a pod without containers and a pod with an empty container, on a node without
-    devices."""
+    """Return two pods on a node without devices. One has no containers, the other has a container
+    without devices and CPUs."""
     return (Pod("bare", _NAMESPACE), _pod("idle")), Allocatable()
 
 
 def on_nodes(resources: Sequence[str], nodes: Sequence[int] = _UNKNOWN_NODES) -> Content:
-    """Return pods with devices on the NUMA nodes ``nodes``. By default, these are nodes that no
-    machine has.
+    """Return pods with devices on the NUMA nodes ``nodes``. The default numbers, 63 and 4096, are
+    higher than on usual machines.
 
-    There is a pod for each of the nodes, a pod with devices on all of them, and a pod with devices
-    on no node.
+    One pod per NUMA node has devices on this node. Each device of a further pod is on all
+    ``nodes``. The devices of the last pod have no NUMA node.
     """
     places: list[tuple[int, ...]] = [(node,) for node in nodes]
     pods = tuple(

@@ -2,6 +2,9 @@
 
 The package ``podresources`` creates the responses, with the encoding, rate limit and error texts of
 a kubelet. A check replaces the content, or the function that returns responses.
+
+A *mark* is the number of calls that the kubelet had received at some time. A check uses it to get
+only later calls.
 """
 
 from __future__ import annotations
@@ -37,9 +40,9 @@ _CONNECTED = "03"
 
 
 def respond(method: Method, request: bytes) -> bytes:
-    """Return the response of a kubelet to a call; the default of ``ScriptedKubelet.respond``.
+    """Return the response with the pods and resources of the latest ``ScriptedKubelet.show``.
 
-    The response has the pods and resources of the last call of ``ScriptedKubelet.show``.
+    A new ``ScriptedKubelet`` responds with this function.
     """
     return method.answer(request)
 
@@ -53,7 +56,8 @@ class ClientCall:
     rpc: str
     """Name of the method, such as ``List``."""
     version: str
-    """Version of the API, such as ``v1``; for an unknown service, its name."""
+    """Version of the PodResources API, such as ``v1``. For a call of another gRPC service, the name
+    of that service."""
     request: bytes = b""
     """Encoded request; set before the call ends."""
     code: str | None = None
@@ -63,7 +67,7 @@ class ClientCall:
     details: str = ""
     """Error text of a failed call."""
     hangs: bool = False
-    """True if the kubelet sends no response to the call on purpose (``ScriptedKubelet.hang``)."""
+    """True if ``ScriptedKubelet.hang`` handles the call, so that the client gets no response."""
 
     def __str__(self) -> str:
         code = "in progress" if self.code is None else self.code
@@ -74,7 +78,8 @@ class ScriptedKubelet:
     """PodResources server in a new directory. Thread-safe."""
 
     def __init__(self) -> None:
-        """Create the directory without serving. Raises CheckError if that fails."""
+        """Create the kubelet's directory. Raises CheckError if that fails. ``start`` starts the
+        server."""
         try:
             self.root = short_directory()
         except NoDirectory as error:
@@ -94,8 +99,8 @@ class ScriptedKubelet:
         )
         self._methods = {method.path: method for method in self._service.methods()}
         self._shown: Mapping[str, Method] = self._methods
-        """Mapping from the gRPC path of a method to the method. The methods return the present
-        content."""
+        """Mapping from the gRPC path of a method to the method. The methods return the pods and
+        resources of the latest ``show``."""
         self._lock = threading.Lock()
         self._running: RunningServer | None = None
         self._calls: list[ClientCall] = []
@@ -133,7 +138,8 @@ class ScriptedKubelet:
         self._shown = {method.path: method for method in methods}
 
     def hang(self, method: Method, request: bytes) -> bytes:
-        """Do not respond until the kubelet is closed. Assign this method to ``respond``."""
+        """Do not respond until the kubelet is closed, then fail the call. Assign this method to
+        ``respond`` to let all calls hang."""
         self._answering.call.hangs = True
         self._released.wait()
         raise Rejection("UNAVAILABLE", "the kubelet stops")
@@ -141,12 +147,12 @@ class ScriptedKubelet:
     # -- what a check reads ------------------------------------------------------------
 
     def mark(self) -> int:
-        """Return the number of calls so far, as a mark for ``calls``."""
+        """Return a mark of the present time: the number of calls so far."""
         with self._lock:
             return len(self._calls)
 
     def calls(self, since: int = 0) -> list[ClientCall]:
-        """Return the calls after a mark, in order."""
+        """Return the calls after the mark ``since``, in order; by default all calls."""
         with self._lock:
             return self._calls[since:]
 

@@ -39,15 +39,15 @@ class ClientLimits:
     failed_calls_per_second: float = limit(10.0)
     """Maximum rate of calls while all calls fail (checks C13 and C14)."""
     calls_per_second: float = limit(2.0)
-    """Maximum rate of calls in normal operation, in addition to ``calls_per_scrape`` (check
-    C18)."""
+    """Maximum rate of calls in normal operation (check C18). For each read of the metrics page, the
+    client may make ``calls_per_scrape`` additional calls."""
     calls_per_scrape: int = limit(5)
     """Number of calls that a client may make each time its metrics page is read (checks C13, C14
     and C18)."""
     rate_seconds: float = limit(5.0)
     """Time in which calls are counted (checks C13, C14 and C18)."""
     deadline_seconds: float = limit(30.0)
-    """Time after which a client must have cancelled a call without a response (check C15)."""
+    """Maximum time until a client cancels a call that gets no response (check C15)."""
     leak_calls: int = limit(4)
     """Number of calls between two measurements of the client's resource use (check C19)."""
     extra_descriptors: int = limit(2)

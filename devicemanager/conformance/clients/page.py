@@ -93,7 +93,7 @@ class Scraper:
 
     @property
     def last(self) -> Page:
-        """Result of the latest read."""
+        """Page of the latest read. Before the first read, it has an error text."""
         with self._lock:
             return self._last
 

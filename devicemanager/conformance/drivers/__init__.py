@@ -1,7 +1,7 @@
 """Conformance checks of DRA drivers.
 
 Theory of operation. Checks of drivers use the code of ``devicemanager.conformance``: runner, hooks,
-waivers, reports. What differs is in ``suite``: the families of checks, the stage and the run.
+waivers, reports. Drivers have their own checks, stage and run, which the module ``suite`` lists.
 
 In:  a ``DriverUnderTest`` (command, environment, hooks, options), and the arguments of
      ``conformance.run``.
@@ -9,14 +9,16 @@ Out: a ``Report``, as for plugins. Its field ``resources`` has the name of the d
 
 * ``stage`` has a mock kubelet, an API server with a Node, and the driver's processes. Drivers find
   kubelet and API server by environment variables, by placeholders, or in a private mount namespace.
-* ``checks.toml`` has one row per check, and ``checks`` their functions, one module per family.
+* ``checks.toml`` has one row per check. The package ``checks`` has a function for each row, and one
+  module per family of checks.
 * The module ``run`` has what the functions use: claims on published devices (``claims``), calls of
   the driver (``client``), waits, CDI directories (``cdi``).
 * ``recognition`` decides whether a program is a plugin or a driver, by what it registers.
 
 Invariants:
-* The checks demand only what the kubelet or the operator of a node needs. So a driver may report an
-  error for the whole call or only in the entry of a claim, and a claim may have no CDI device.
+* The checks demand only what the kubelet or the operator of a node needs. For example, a driver may
+  report an error for the whole call or only in the response's entry for a claim. A claim may have
+  no CDI device.
 * A check uses devices that the driver has published, in an allocation that a scheduler could make.
 
 Start reading with ``checks/claims.py``.

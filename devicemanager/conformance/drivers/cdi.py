@@ -22,7 +22,7 @@ class CdiDirectories:
         self._others = tuple(each for each in seen if each.resolve() not in known)
 
     def registry(self) -> Registry:
-        """Return the CDI devices in the directories of both groups."""
+        """Return the CDI devices in the stage's directories and in the other directories."""
         return load([*self.own, *(each for each in self._others if each.is_dir())])
 
     def unresolved(self, ids: Iterable[str]) -> str:
@@ -38,7 +38,7 @@ class CdiDirectories:
         return load(self.own).errors
 
     def files(self) -> list[Path]:
-        """Return the stage's CDI files."""
+        """Return the paths of the stage's CDI files, sorted."""
         found = [path for each in self.own for path in each.iterdir() if path.is_file()]
         return sorted(path for path in found if path.suffix in (".json", ".yaml"))
 

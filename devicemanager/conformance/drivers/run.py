@@ -1,12 +1,15 @@
 """Actions, waits and observations that the checks of drivers use: the class ``DriverRun``.
 
-It has the members of ``SuiteRun``, and:
+A ``DriverRun`` has the members of ``SuiteRun``, and:
 
 * ``run.api``, the API server, with its faults and its log of requests;
 * ``run.slices()``, what the driver has published;
 * ``run.claims(n)``, allocated ResourceClaims; ``run.prepare(claim)`` and ``run.unprepare(claim)``;
 * ``run.client()``, a connection to the driver, for calls that a kubelet would not make;
 * ``run.cdi``, the CDI directories.
+
+A stage is the environment of a check: a mock kubelet, an API server and the driver. Several checks
+can share a stage.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from protos import pluginregistration_v1 as pr
 __all__ = ["WRITES", "ClaimObject", "DriverRun"]
 
 ClaimObject = Mapping[str, Any]
-"""A ResourceClaim as in the API (v1)."""
+"""A ResourceClaim as a JSON object of the API ``resource.k8s.io/v1``."""
 WRITES = ("create", "update", "patch")
 """Verbs of requests that write an object."""
 _MOST_TEXT = 300
@@ -149,13 +152,14 @@ class DriverRun(SuiteRun):
         return found[-1]
 
     def registration_sockets(self) -> list[Path]:
-        """Return the sockets in ``plugins_registry``."""
+        """Return the paths of the sockets in ``plugins_registry``, sorted."""
         if not self.registry.is_dir():
             return []
         return sorted(each for each in self.registry.iterdir() if each.is_socket())
 
     def info(self) -> pr.PluginInfo:
-        """Return the driver's response to GetInfo. Raises Failed."""
+        """Return the driver's response to GetInfo. Raises Failed if the driver has no registration
+        socket or the call fails."""
         sockets = self.registration_sockets()
         if not sockets:
             raise Failed(f"no socket in {self.registry}")
@@ -206,12 +210,12 @@ class DriverRun(SuiteRun):
         return "" if pools else "there are no slices"
 
     def wait_devices(self) -> None:
-        """Wait until the driver has published as many devices as on an earlier stage, in complete
-        pools.
+        """Wait until all pools are complete, and have at least as many devices as on an earlier
+        stage.
 
-        If the number of devices is not known, wait until the driver has published devices, all
-        pools are complete, and no object has changed for ``settle_seconds``. After
-        ``publish_seconds``, return in any case.
+        Without an earlier stage, wait until the driver has published devices, all pools are
+        complete, and no API object has changed for ``settle_seconds``. If this takes longer than
+        ``publish_seconds``, stop waiting without an error.
         """
         wanted = self.stage.device_counts.get(self.driver)
         if wanted is not None:
@@ -279,8 +283,10 @@ class DriverRun(SuiteRun):
         return [self.create(each) for each in results]
 
     def results(self, count: int = 1, least: int = 1) -> list[dict[str, Any]]:
-        """Return up to ``count`` allocation results for claims, each with one device. Raises
-        Skipped as ``claims`` does."""
+        """Return up to ``count`` allocation results. Each result is for one device.
+
+        Raises Skipped if the driver has fewer than ``least`` devices that can be used together.
+        """
         # After a change, slices can be incomplete for a moment. A driver that had no devices on an
         # earlier stage will have none.
         has_devices = self.stage.device_counts.get(self.driver, 1)
@@ -369,7 +375,8 @@ class DriverRun(SuiteRun):
 
     @property
     def cdi(self) -> CdiDirectories:
-        """The CDI directories of the stage, and those that the driver's process sees."""
+        """The CDI directories of the stage. While the driver runs, also ``/etc/cdi`` and
+        ``/var/run/cdi`` as its process sees them."""
         own = (self.stage.other_cdi_dir, self.stage.cdi_dir)
         seen = () if self.plugin.has_exited else DEFAULT_DIRECTORIES
         return CdiDirectories(own, [self.plugin.path(str(each)) for each in seen])
@@ -416,7 +423,7 @@ def _shortened(text: str) -> str:
 
 
 def reference(claim: ClaimObject) -> dra_v1.Claim:
-    """Return the message by which a kubelet refers to this claim in its requests to a driver."""
+    """Return the message by which a kubelet refers to ``claim`` in its requests to a driver."""
     metadata = claim["metadata"]
     return dra_v1.Claim(namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
 

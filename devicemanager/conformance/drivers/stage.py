@@ -87,7 +87,10 @@ class DriverStage(Stage):
         return self.directory / "kubeconfig"
 
     def serve_api(self, hidden: tuple[str, ...] = ()) -> None:
-        """Start the API server with a Node. ``hidden``: versions of APIs that it does not serve."""
+        """Start the API server, and create a Node object in it.
+
+        ``hidden``: API versions that the server does not serve, such as ``resource.k8s.io/v1``.
+        """
         self.api = FakeApiServer(in_cluster=self.in_cluster, hidden=hidden)
         self.api.start()
         self.api.create("nodes", {"metadata": {"name": NODE}})
@@ -126,9 +129,10 @@ class RunningDriver(RunningPlugin):
         self._driver = under_test
         self._stage = stage
         self.pod_uid = POD_UIDS[0]
-        """Pod UID of the instances that are started from now on."""
+        """Pod UID of the instances that are started next."""
         self.runs_previous = False
-        """True if the command of ``--previous`` is started from now on."""
+        """True if the next start uses the command of ``--previous``, False if it uses the usual
+        command."""
 
     def _new_process(self, command: list[str]) -> PluginProcess:
         driver, values = self._driver, self._values_of_placeholders()

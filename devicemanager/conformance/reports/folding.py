@@ -1,4 +1,4 @@
-"""Fold lines that repeat, so that a reader finds the other lines."""
+"""Shorten a text in which lines repeat: replace the repetitions by their number."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The operations of the control API on nodes in a cluster.
 
-Each function runs on a worker thread, so it can block. A test fails if a public member of
-``ClusterNode`` has no operation and is not on the list of exceptions.
+Each function runs on a worker thread, so it can block. Each public method and property of
+``ClusterNode`` has an operation, except those that a test lists with a reason.
 """
 
 from __future__ import annotations
@@ -154,21 +154,21 @@ def zero_capacity(node: NodeControl, body: shapes.ZeroCapacity) -> None:
 
 @_on_node(_NODE + "/fail-prepare", "fail_prepare")
 def fail_prepare(node: NodeControl, body: shapes.FailPrepare) -> None:
-    """Make the next NodePrepareResources calls to a DRA driver fail. The pods of the claims stay
-    Pending."""
+    """Make the next NodePrepareResources calls to a DRA driver fail. Pods that wait for these calls
+    stay Pending."""
     node.fail_prepare(body.driver, body.times)
 
 
 @_on_node(_NODE + "/fail-unprepare", "fail_unprepare")
 def fail_unprepare(node: NodeControl, body: shapes.FailUnprepare) -> None:
-    """Make NodeUnprepareResources calls to a DRA driver fail. The pods of the claims stay
-    Terminating."""
+    """Make NodeUnprepareResources calls to a DRA driver fail, or succeed again. Pods that wait for
+    these calls stay Terminating."""
     node.fail_unprepare(body.driver, body.fails)
 
 
 @_on_node(_NODE + "/delay-prepare", "delay_prepare")
 def delay_prepare(node: NodeControl, body: shapes.DelayPrepare) -> None:
-    """Make a DRA driver prepare claims late."""
+    """Delay the responses of a DRA driver to NodePrepareResources."""
     node.delay_prepare(body.driver, body.seconds)
 
 
@@ -183,7 +183,7 @@ def set_not_ready(node: NodeControl, body: shapes.NotReady) -> None:
 
 @_on_node(_NODE + "/pressure", "pressure")
 def set_pressure(node: NodeControl, body: shapes.Pressures) -> None:
-    """Set the pressure conditions of a node. The node then rejects pods as a kubelet does."""
+    """Set the pressure conditions of a node. It rejects pods as a kubelet under pressure does."""
     node.pressure(body.conditions)
 
 

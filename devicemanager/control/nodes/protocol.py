@@ -1,4 +1,4 @@
-"""Protocols of the nodes and the cluster that the operations control."""
+"""Python protocols for the objects that the operations control: the cluster and its nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Leave = Literal["delete", "keep", "shutdown"]
 
 
 class ControlledKubelet(Protocol):
-    """The kubelet of a node. ``MockKubelet`` documents the members."""
+    """The kubelet of a node. ``MockKubelet`` documents the methods and properties."""
 
     @property
     def telemetry(self) -> NodeTelemetry: ...
@@ -37,7 +37,7 @@ class _Faults(Protocol):
 
 
 class NodeControl(Protocol):
-    """A node of a cluster. ``ClusterNode`` documents the members."""
+    """A node of a cluster. ``ClusterNode`` documents the methods and properties."""
 
     @property
     def name(self) -> str: ...
@@ -73,7 +73,7 @@ class NodeControl(Protocol):
 
 
 class ControlledCluster(Protocol):
-    """The nodes of one process by name. ``Cluster`` documents the members."""
+    """The nodes that one process runs. ``Cluster`` documents the methods and properties."""
 
     @property
     def nodes(self) -> Mapping[str, NodeControl]: ...

@@ -32,14 +32,14 @@ class Scale(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Device(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A device on a node, by its resource and ID."""
+    """The resource and the ID of a device on a node."""
 
     resource: _Name
     device: Annotated[str, Meta(min_length=1, max_length=1000, description="ID of the device")]
 
 
 class Resource(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A resource of a node, by its name."""
+    """The name of a resource of a node."""
 
     resource: _Name
 

@@ -2,8 +2,9 @@
 
 Theory of operation. This module only decides. It does no I/O, makes no RPC and takes no lock.
 
-In:  a ``PodAllocation``: the pod, the endpoints and their device lists, the ledger, NUMA
-     affinities, and what the kubelet knows at admission (``AdmissionContext``).
+In:  a ``PodAllocation``: the pod, the plugins' endpoints and device lists, the ledger (which
+     container uses which devices), NUMA affinities, and what the kubelet knows at admission
+     (``AdmissionContext``).
 Out: the pod's draft: the devices to allocate and the plugin's response, per container and
      resource. Or ``Rejected``, with reason and message for the pod status.
 
@@ -111,9 +112,9 @@ class AdmissionContext:
     """True if the kubelet knows all pods of the node; False while a restarted kubelet still learns
     them."""
     running: frozenset[ContainerName] = frozenset()
-    """Containers of the pod that the runtime reports as running."""
+    """Names of the pod's containers that the runtime reports as running."""
     finished: frozenset[ContainerName] = frozenset()
-    """Init containers that have run to completion."""
+    """Names of the pod's init containers that have run to completion."""
 
     def needs_nothing(self, container: ContainerName, rules: Rules) -> bool:
         """True if the kubelet allocates no devices to the container, because the container ran
@@ -169,8 +170,8 @@ class PodAllocation:
     reusable: Reusable = attrs.field(factory=dict)
     steps: list[Step] = attrs.field(factory=list)
     known_before: tuple[ContainerName, frozenset[ResourceName]] | None = None
-    """Name of the first container that requests devices, and those of its requested resources that
-    were registered or in use at ``note_known``. None without quirk Q10."""
+    """Name of the first container that requests devices, and the device resources that it requests.
+    ``note_known`` sets this field. None without quirk Q10."""
     used_providers: bool = False
     """True once a hint provider has allocated CPUs or memory to the pod."""
     placed: bool = False
@@ -203,11 +204,12 @@ class PodAllocation:
         }
 
     def note_known(self) -> None:
-        """Set ``known_before``: the first container that requests devices, and the resources of its
-        requests. A resource counts only if it is registered or one of its devices is in use.
+        """Set ``known_before`` to the first container that requests devices, and to the device
+        resources that it requests.
 
-        The kubelet looks up these resources before it frees devices of ended pods
-        (``allocateContainerResources``, v1.36).
+        A device resource is registered, or one of its devices is in use. The kubelet determines
+        these resources before it frees devices of ended pods (``allocateContainerResources``,
+        v1.36).
         """
         for container, _ in self.pod.all_containers():
             if requests := self.requests(container):
@@ -255,8 +257,8 @@ class PodAllocation:
         return ResourceSnapshot(request, devices, in_use, own, allocated)
 
     def with_draft(self, container: ContainerName) -> Mapping[ResourceName, AllocatedDevices]:
-        """Return all devices of a container by resource: those committed before, and those
-        that this admission will commit."""
+        """Return a container's devices by resource: the committed devices and the devices in
+        ``draft``."""
         return {
             **self.ledger.container(self.pod.uid, container),
             **self.draft.allocated.get(container, {}),

@@ -1,4 +1,4 @@
-"""Build the explanation of an admission from the steps that it recorded."""
+"""Explain the admission or rejection of a pod, from the steps recorded in its ``PodAllocation``."""
 
 from __future__ import annotations
 

@@ -74,11 +74,11 @@ class DeviceHintProvider:
     over_device_nodes: bool = False
     """True if hints name only nodes that have devices of the resource (since v1.36)."""
     empty_topology_aligns: bool = False
-    """True if a device with an empty topology makes its resource require alignment (up to
-    v1.25)."""
+    """True if one device with an empty topology is enough for the topology manager to align the
+    resource (up to v1.25). An empty topology is a topology without NUMA nodes."""
     panics: bool = False
-    """True if the kubelet panics when it computes hints of devices that are no longer listed
-    (quirk Q33)."""
+    """True if the kubelet panics when it computes hints for a device that is missing in the
+    plugin's latest ListAndWatch response (quirk Q33)."""
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
     def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
@@ -97,8 +97,8 @@ class DeviceHintProvider:
         return missing
 
     def layout(self, resource: ResourceName, device_index: DeviceIndex) -> DeviceLayout:
-        """Return the devices of a resource grouped by NUMA node, cached until the device list
-        changes."""
+        """Return the devices of a resource, grouped by NUMA node. The result is cached until the
+        device list changes."""
         cached = self._layouts.get(resource)
         if cached is None or cached[0] is not device_index:
             topology = self._topology_for(device_index)
@@ -197,8 +197,8 @@ def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> Allocatio
     """Allocate devices to all containers of a pod, and store them in ``allocation.draft``. Then add
     the pod's requests to the sum of all requests on the node.
 
-    Raises ``Rejected`` with the explanation. Then nothing has changed, except that devices can stay
-    in use with the quirks (kubelet bugs) Q4 and Q31.
+    Raises ``Rejected`` if the pod is rejected; ``Rejected.explanation`` says why. A rejected pod
+    leaves no devices in use, except with the quirks (kubelet bugs) Q4 and Q31.
     """
     allocation.policy = hints.policy
     try:

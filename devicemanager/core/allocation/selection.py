@@ -38,7 +38,8 @@ from devicemanager.core.inventory import EMPTY, DeviceList
 from devicemanager.core.ledger import Draft, Ledger
 
 Pick = Callable[[int, int], int]
-"""Function that takes a set of device numbers and a count, and returns a subset of this size."""
+"""Function that chooses devices. It takes a bit set of devices and a number ``n``, and returns the
+bit set of the ``n`` chosen devices."""
 
 
 class PreferenceError(AllocationError):
@@ -94,11 +95,11 @@ class Partition(NamedTuple):
 
 
 def partition(devices: DeviceList, available: int, affinity: int | None) -> Partition:
-    """Split the set of available devices by ``affinity``, which is a set of NUMA nodes
+    """Return the set ``available`` of devices, split by ``affinity`` into three sets
     (``filterByAffinity``, v1.32).
 
-    A device on several nodes is aligned if any of its nodes is in the affinity. Without an
-    affinity (None), all devices are in ``without_topology``.
+    ``affinity`` is a set of NUMA nodes. A device is in ``aligned`` if at least one of its nodes is
+    in ``affinity``. If ``affinity`` is None, all devices are in ``without_topology``.
     """
     if affinity is None or not devices.has_topology:
         return Partition(0, 0, available)
@@ -113,13 +114,13 @@ def partition(devices: DeviceList, available: int, affinity: int | None) -> Part
 
 @attrs.define(eq=False, repr=False)
 class View:
-    """Device list and free devices of a resource; valid until the next RPC."""
+    """Device list of a resource, and its free devices as a bit set. Valid until the next RPC."""
 
     devices: DeviceList
     free: int
 
     def parts(self, affinity: int | None) -> Partition:
-        """Split the free devices by an affinity; see ``partition``."""
+        """Return the free devices, split by NUMA affinity into three sets (``partition``)."""
         return partition(self.devices, self.free, affinity)
 
 

@@ -24,9 +24,8 @@ def is_extended_resource_name(name: str) -> bool:
 def extended_resource_fault(name: str) -> str | None:
     """Return why ``name`` is not a valid extended resource; None if it is valid.
 
-    Follows ``IsExtendedResourceName`` (pkg/apis/core/v1/helper, v1.32). The quota of a resource
-    has the resource's name with the prefix ``requests.``. Therefore the name must also be valid
-    with this prefix.
+    Follows ``IsExtendedResourceName`` (pkg/apis/core/v1/helper, v1.32). In a ResourceQuota,
+    the name has the prefix ``requests.``. Therefore ``name`` must also be valid with this prefix.
     """
     # Long names are not cached, because any client can send any number of names.
     return _cached_fault(name) if len(name) <= _MAX_RESOURCE else _fault(name)

@@ -1,10 +1,10 @@
-"""The decisions of the kubelet's DRA manager (Dynamic Resource Allocation), free of side effects.
+"""The decisions of the kubelet's DRA manager (Dynamic Resource Allocation), without I/O or RPCs.
 
 Theory of operation. Before a pod's sandbox is created, its ResourceClaims are prepared by the
 drivers of their devices. After its containers have stopped, the drivers unprepare the claims.
-``prepare`` and ``unprepare`` are generators, like the allocator: they yield an effect and get its
-result. An effect is a request to the caller, such as a call to a driver (``effects``). The caller
-holds its lock while a generator runs, and releases the lock while it carries out an effect.
+``prepare`` and ``unprepare`` are generators: they yield an effect and get the effect's result. An
+effect is a request to the caller, such as a call to a driver (``effects``). The caller holds its
+lock while a generator runs, and releases the lock while it carries out an effect.
 
 In:   a pod's claims (``model.PodClaims``), the claims of the node (``cache.ClaimCache``), the
       registered drivers (``drivers.Drivers``), a version's rules (``rules.DraRules``).

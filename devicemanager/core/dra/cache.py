@@ -1,6 +1,7 @@
 """The claims of a node in memory (``claimInfoCache``, pkg/kubelet/cm/dra/claiminfo.go).
 
-Q37 is a bug of the kubelet that tests can enable (``versions.quirks``).
+Q37 is a bug of the kubelet that tests can enable (``versions.quirks``). Each run of the generator
+``prepare`` has a token, an object that identifies the run.
 """
 
 from __future__ import annotations
@@ -92,9 +93,9 @@ class ClaimCache:
         return uid in self._of_pods
 
     def count_skipped(self, claim: ClaimInfo, rpc: str) -> None:
-        """Count the claim in ``skipped``, for each driver that is not called for the claim.
+        """Add 1 in ``skipped`` for each driver of the claim that does not need the RPC ``rpc``.
 
-        ``rpc`` is the call that is skipped, such as NodePrepareResources.
+        ``rpc`` is the name of the RPC, such as NodePrepareResources.
         """
         self.skipped.update(
             (rpc, name) for name, each in claim.drivers.items() if each.skipped(rpc)
@@ -103,24 +104,24 @@ class ClaimCache:
     # Claims that a generator is preparing now, with the generator's token.
 
     def is_preparing(self, key: ClaimKey) -> bool:
-        """True while a generator prepares the claim for a pod. With quirk Q37, this is not
-        recorded, and the result is always False."""
+        """True while a run of ``prepare`` prepares the claim for a pod. With quirk Q37, the result
+        is always False."""
         return key in self._preparing
 
     def begin_preparing(self, keys: Iterable[ClaimKey], token: object) -> None:
-        """Record that a generator prepares the claims. ``token`` identifies the generator."""
+        """Record that the run of ``prepare`` with this ``token`` now prepares the claims."""
         self._preparing.update(dict.fromkeys(keys, token))
 
     def end_preparing(self, token: object) -> None:
-        """Record that the generator with this ``token`` no longer prepares claims."""
+        """Record that the run of ``prepare`` with this ``token`` has ended."""
         self._preparing = {key: each for key, each in self._preparing.items() if each is not token}
 
 
 def with_pod(claim: ClaimInfo, uid: str) -> ClaimInfo:
-    """Return the claim with ``uid`` added to its pods. ``claim`` itself does not change."""
+    """Return a claim like ``claim`` whose ``pods`` also contain the pod UID ``uid``."""
     return claim if uid in claim.pods else attrs.evolve(claim, pods=claim.pods | {uid})
 
 
 def without_pod(claim: ClaimInfo, uid: str) -> ClaimInfo:
-    """Return the claim with ``uid`` removed from its pods. ``claim`` itself does not change."""
+    """Return a claim like ``claim`` whose ``pods`` do not contain the pod UID ``uid``."""
     return attrs.evolve(claim, pods=claim.pods - {uid})

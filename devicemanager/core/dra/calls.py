@@ -15,7 +15,7 @@ Target = Instance | DriverName
 """A driver instance, or the name of a driver. A name stands for the instance that
 ``Drivers.lookup`` returns just before the call."""
 Batches = dict[Target, list[ClaimInfo]]
-"""The claims of each call to a driver, by the driver or driver instance to call."""
+"""Mapping from each driver or driver instance to the claims in its call."""
 
 
 class _Result(Protocol):

@@ -174,7 +174,10 @@ def claims_status(
 def resource_statuses(
     entries: Mapping[str, Sequence[ClaimDeviceHealth]],
 ) -> tuple[ResourceStatus, ...]:
-    """Convert one container's entries from ``claims_status`` to a tuple, sorted by key."""
+    """Return a ``ResourceStatus`` for each key of ``entries``, sorted by key.
+
+    ``entries`` are the entries of one container, as ``claims_status`` returns them.
+    """
     return tuple(
         ResourceStatus(
             ResourceName(name),

@@ -22,7 +22,8 @@ from devicemanager.core.versions.table import WipeRule
 
 WIPE_DELAY = 30.0
 """Seconds without a usable instance after which the kubelet deletes a driver's ResourceSlices.
-Before v1.34, every registered instance is usable. Since then, an instance must be connected."""
+Since v1.34, an instance is usable while it is connected; in v1.33, while it is registered. Before
+v1.33, the kubelet does not wait."""
 
 _SERVICE_OF = {
     "v1.DRAPlugin": "v1",
@@ -58,7 +59,7 @@ class Drivers:
         self._wipe_at: dict[DriverName, float] = {}
 
     def __iter__(self) -> Iterator[Instance]:
-        """Iterate over all instances, by driver, oldest first."""
+        """Iterate over all instances, sorted by driver. Each driver's oldest instance is first."""
         return (each for name in sorted(self._instances) for each in self._instances[name])
 
     def validate(self, driver: DriverName, endpoint: str, services: Sequence[str]) -> str:
@@ -199,10 +200,10 @@ class Drivers:
 
 
 def wipe_selector(node: str, driver: DriverName | None = None) -> str:
-    """Return the field selector for ResourceSlices that the kubelet deletes on a node.
+    """Return the field selector for the ResourceSlices of a node that the kubelet deletes.
 
-    It selects the slices of ``driver``. If ``driver`` is None, it selects all slices of the node,
-    which the kubelet deletes at each start.
+    The selector matches the node's slices of ``driver``. If ``driver`` is None, it matches all
+    slices of the node. The kubelet deletes these at each start.
     """
     of_driver = f"spec.driver={driver}," if driver is not None else ""
     return f"{of_driver}spec.nodeName={node}"

@@ -5,13 +5,13 @@ The caller runs a generator under its lock and carries out each effect without t
 | effect | sent into the generator | or thrown into it |
 |---|---|---|
 | ``FetchClaim`` | ``ResourceClaim`` | ``ClaimFetchError`` |
-| ``CallDriver`` for prepare | ``PrepareResult`` by UID | ``RpcError`` |
-| ``CallDriver`` for unprepare | ``UnprepareResult`` by UID | ``RpcError`` |
+| ``CallDriver`` for prepare | ``PrepareResult`` by claim UID | ``RpcError`` |
+| ``CallDriver`` for unprepare | ``UnprepareResult`` by claim UID | ``RpcError`` |
 | ``WriteState`` | None | ``StateWriteError`` |
 | ``AwaitClaims`` | None, once ``ClaimCache.is_preparing`` is false for all of its claims | - |
 
-If the caller closes a generator, for example after an interrupt, the references to the pod stay in
-the cache.
+If the caller closes ``prepare`` early, for example after an interrupt, the cache still records
+which claims the pod uses. Therefore the claims can be unprepared later.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class FetchClaim:
 class CallDriver:
     """Request to call one driver instance once, for all claims in ``claims``.
 
-    The deadline is ``CALL_TIMEOUT``. If the instance was deregistered in the meantime, the call
+    The deadline is ``CALL_TIMEOUT``. If the instance is deregistered before the call ends, the call
     fails with the code ``Canceled`` and the message ``grpc: the client connection is closing``.
     """
 

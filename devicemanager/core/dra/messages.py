@@ -48,7 +48,7 @@ NO_COMMON_SERVICE = (
 )
 ENDPOINT_TAKEN = "endpoint {endpoint} already registered for DRA driver plugin {driver}"
 INVALID_SERVICES_BEFORE = "invalid versions of plugin {driver}: {error}"
-"""The text of ``INVALID_SERVICES`` up to v1.33."""
+"""Message of kubelets up to v1.33 in place of ``INVALID_SERVICES``."""
 
 CONNECTION_CLOSING = "grpc: the client connection is closing"
 """Message of a call that fails with the gRPC code Canceled, because the driver instance was
@@ -100,8 +100,8 @@ class Wording:
     )
     """Error of a kubelet that does not start because its state file is corrupt."""
     entries: str = "create ResourceClaim cache: GetEntries() on checkpoint: {error}"
-    """Error of a kubelet that does not start because the claims in its state file are not valid
-    JSON."""
+    """Error of a kubelet that does not start because the claims in its state file cannot be
+    decoded."""
     no_info: str = (
         "internal error: unable to get claim info for ResourceClaim {claim} "
         "in namespace {namespace}"
@@ -160,7 +160,7 @@ WORDINGS: Mapping[DraWording, Wording] = {
 def start_error(part: str, error: str, wording: Wording) -> str:
     """Return the error of a kubelet that does not start because its state file is invalid.
 
-    ``part`` is the invalid part of the file: ``data`` for the text of the claims in the file,
-    ``file`` for all else (``checkpoint.dra.kubelet_error``).
+    ``part`` is the invalid part of the file: ``data`` if the claims in the file cannot be decoded,
+    ``file`` in all other cases. ``error`` is the cause.
     """
     return (wording.entries if part == "data" else wording.read).format(error=error)

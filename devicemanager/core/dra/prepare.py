@@ -70,8 +70,8 @@ class _Valid:
     claim: ClaimInfo
     instances: tuple[Instance, ...]
     problem: DraError | None = None
-    """Error for a claim that is not allocated. It is raised only if the cache does not have the
-    claim. None for an allocated claim; from v1.34 on, always None."""
+    """Error which says that the claim is not allocated. It is raised only if the claim is not in
+    the cache. None if the claim is allocated; since v1.34, always None."""
 
 
 def prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:

@@ -165,7 +165,7 @@ class ResourceClaimInfo:
 
     @property
     def details(self) -> str:
-        """One line with all details: ``error``, or ``text`` if it already includes ``error``."""
+        """One line for users: ``error``; but ``text`` if ``error`` is empty or part of ``text``."""
         return self.text if self.error in self.text else self.error
 
 
@@ -213,7 +213,8 @@ class DraStatus:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ClaimResult:
-    """Result for one claim of ``MockKubelet.prepare_claims`` or ``unprepare_claims``."""
+    """Result that ``prepare_claims`` or ``unprepare_claims`` of ``MockKubelet`` returns for one
+    claim."""
 
     error: str = ""
     """The driver's error for this claim; empty if the call succeeded."""

@@ -1,4 +1,6 @@
-"""Unprepare the claims of a pod, and of deleted pods (pkg/kubelet/cm/dra/manager.go).
+"""Unprepare the claims of a pod, and find inactive pods whose claims must be unprepared.
+
+Source: pkg/kubelet/cm/dra/manager.go.
 
 Only claims in the cache are unprepared. If several pods use a claim, it stays prepared, and only
 its reference to the pod is removed. The drivers unprepare the claims that only this pod uses, with

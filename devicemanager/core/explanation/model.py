@@ -245,8 +245,8 @@ class AdmissionExplanation:
     """The kubelet's reason for a rejection; empty if the pod was admitted."""
     message: str = ""
     allocated: Mapping[PodUid, AllocatedByContainer] = attrs.field(factory=dict, repr=False)
-    """Allocations of all pods, by pod UID. For a rejected pod, they are those at the time of the
-    rejection. For an admitted pod, they are those when its explanation was first requested."""
+    """Allocations of all pods, by pod UID. For a rejected pod, they are recorded at the rejection.
+    For an admitted pod, they are recorded when its explanation is first requested."""
     name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
     since: str = ""
     """Sentence that says which kubelet versions reject the pod. Empty if all versions reject the

@@ -27,7 +27,8 @@ SYMBOLS = {
     DeviceState.OWN: "+",
 }
 WIDEST_DRAWING = 64
-"""Largest number of devices of a NUMA node that are drawn one by one."""
+"""Largest number of devices of a NUMA node for which the text has one symbol per device. For more
+devices, it has only the number of devices in each state."""
 MOST_HOLDERS = 50
 """Largest number of containers that are listed with their devices."""
 MOST_HINTS = 8
@@ -42,8 +43,8 @@ def render(explanation: AdmissionExplanation) -> str:
 
 
 def steps(explanation: AdmissionExplanation) -> Iterator[str]:
-    """Render the steps of the admission as lines, with a blank line before each step. If resources
-    are drawn, a legend of the symbols comes last."""
+    """Render the steps of the admission as lines, with a blank line before each step. If a step
+    requests device resources, a legend of the symbols comes last."""
     policy = explanation.policy
     for step in explanation.steps:
         yield ""
@@ -56,9 +57,9 @@ def steps(explanation: AdmissionExplanation) -> Iterator[str]:
 
 
 def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
-    """Render, as lines, the containers of other pods that used devices of requested resources.
+    """Render the containers in ``explanation.holders`` as lines, one per container and resource.
 
-    A blank line and a heading come first. If no other pod used these devices, the result is empty.
+    A blank line and a heading come first. Without holders, the result is empty.
     """
     holders = explanation.holders
     if holders:
@@ -86,7 +87,8 @@ def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyNa
 def sentence(merge: MergeExplanation, resources: Iterable[ResourceExplanation] = ()) -> str:
     """Return the policy's decision and its reason in one sentence.
 
-    If a resource in ``resources`` has too few free devices, the sentence says how many are free.
+    If a resource in ``resources`` has too few free devices, the sentence says how many of its
+    devices are free.
     """
     if merge.policy is PolicyName.NONE:
         return "none: no alignment"

@@ -23,8 +23,8 @@ def node_amounts(
     """Return ``capacity`` and ``allocatable`` of the node's status, each sorted by resource.
 
     ``fixed`` has the allocatable amounts of resources other than devices. Their capacity is the
-    allocatable amount plus the ``reserved`` amount. A device count replaces an amount of the same
-    resource, as in the kubelet (``MachineInfo``, v1.32).
+    allocatable amount plus the ``reserved`` amount. If ``fixed`` and ``devices`` have the same
+    resource, the count in ``devices`` is used, as in the kubelet (``MachineInfo``, v1.32).
     """
     more = reserved or {}
     capacity = {

@@ -52,8 +52,9 @@ def node_conditions(
 ) -> tuple[NodeCondition, ...]:
     """Return the four conditions of the node, Ready last.
 
-    ``capacity`` has the names of the node's resources. ``errors`` are additional reasons why the
-    node is not ready.
+    ``capacity`` has the names of the resources in the node's capacity. A node without ``cpu``,
+    ``memory``, ``pods`` or ``ephemeral-storage`` is not ready. ``errors`` are other reasons why the
+    node is not ready. ``pressures`` has the pressure conditions that are True.
     """
     under_pressure = tuple(
         NodeCondition(kind, kind in pressures, *_TEXTS[kind, kind in pressures])

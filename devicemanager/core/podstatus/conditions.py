@@ -51,7 +51,8 @@ class Condition:
     """``lastTransitionTime`` in seconds since the epoch. None stands for the time of the first
     report."""
     generation: int | None = None
-    """``observedGeneration``. None stands for the generation of the whole status."""
+    """``observedGeneration`` of the condition. None stands for the ``observedGeneration`` of the
+    pod's status."""
 
 
 Gates = Mapping[str, str | None]

@@ -34,8 +34,8 @@ class PendingResize:
 
 @attrs.frozen
 class ResizeInProgress:
-    """A resize for which the kubelet has allocated the new resources, but containers still have the
-    earlier resources."""
+    """A resize that the kubelet has accepted but not completed: containers still have the earlier
+    resources."""
 
     before: Pod
     """The pod with the resources that its containers still have."""

@@ -80,7 +80,8 @@ class PodStatus:
     """The entries of the ephemeral containers, sorted by name."""
 
     def all_containers(self) -> Iterator[ContainerEntry]:
-        """Iterate over the entries of all containers."""
+        """Iterate over ``init_containers``, ``containers`` and ``ephemeral_containers``, in this
+        order."""
         return chain(self.init_containers, self.containers, self.ephemeral_containers)
 
 
@@ -95,7 +96,7 @@ class PodFacts:
     start_time: float | None = None
     has_sandbox: bool = False
     unready: frozenset[str] = frozenset()
-    """Containers that never become ready."""
+    """Names of the containers that never become ready."""
     disrupted: str = ""
     """Why the kubelet terminated the pod: the message of the condition ``DisruptionTarget``.
     Empty if the kubelet did not terminate the pod."""

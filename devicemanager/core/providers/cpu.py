@@ -29,9 +29,9 @@ NOT_ENOUGH_CPUS = (
 class CpuProvider:
     """Hint provider for exclusive CPUs; it records the CPUs that are allocated to each container.
 
-    Guaranteed pods that request whole CPUs get exclusive CPUs. Free CPUs on the NUMA nodes of the
-    affinity are allocated first, then CPUs of other nodes. In both groups, the lowest CPU IDs come
-    first.
+    Containers of Guaranteed pods get exclusive CPUs if they request whole CPUs. Free CPUs on the
+    NUMA nodes that the Topology Manager has chosen are allocated first, then CPUs of other nodes.
+    In both groups, the lowest CPU IDs come first.
     """
 
     # The kubelet also prefers whole sockets and cores (``takeByTopologyNUMAPacked``). Here, CPUs

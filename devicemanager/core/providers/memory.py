@@ -36,7 +36,7 @@ NO_NODES_TO_EXTEND = "[memorymanager] failed to find NUMA nodes to extend the cu
 """Message of ``staticPolicy.extendTopologyManagerHint`` (memorymanager/policy_static.go, v1.32)."""
 
 Amounts: TypeAlias = Mapping[tuple[str, int], int]
-"""Bytes by memory type (such as ``memory``) and NUMA node ID."""
+"""Mapping from pairs of memory type (such as ``memory``) and NUMA node ID to bytes."""
 
 Wanted: TypeAlias = Mapping[str, int]
 """Requested bytes by memory type, such as ``memory``."""
@@ -63,8 +63,8 @@ NOTHING = PodMemory()
 class MemoryProvider:
     """Hint provider for memory and hugepages; it records the amounts allocated to each container.
 
-    ``capacity`` maps a memory type and a NUMA node ID to bytes. Types are ``memory`` and
-    ``hugepages-<size>``. Memory is allocated only to Guaranteed pods.
+    ``capacity`` maps pairs of memory type and NUMA node ID to bytes. Memory types are ``memory``
+    and ``hugepages-<size>``. Memory is allocated only to Guaranteed pods.
     """
 
     topology: NumaTopology
@@ -81,7 +81,8 @@ class MemoryProvider:
     def of(
         cls, topology: NumaTopology, capacity: Mapping[str, Mapping[int, int]]
     ) -> MemoryProvider:
-        """Create a provider; ``capacity`` maps memory types to bytes by NUMA node ID."""
+        """Create a provider. ``capacity`` maps each memory type to a mapping from NUMA node ID to
+        bytes."""
         amounts = {
             (type_, node): size for type_, nodes in capacity.items() for node, size in nodes.items()
         }
@@ -158,7 +159,7 @@ class MemoryProvider:
         )
 
     def free(self) -> dict[tuple[str, int], int]:
-        """Return the free bytes by memory type and NUMA node ID."""
+        """Return a mapping from pairs of memory type and NUMA node ID to free bytes."""
         return dict(self._free)
 
     def _wanted(self, pod: Pod, container: Container) -> dict[str, int]:

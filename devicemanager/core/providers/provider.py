@@ -43,7 +43,7 @@ class CpusAndMemory:
 
 
 class HintProvider(Protocol):
-    """Provider of topology hints for a resource, which also allocates the resource
+    """Provider of topology hints for some resources. It also allocates these resources
     (``HintProvider``, topologymanager/topology_manager.go, v1.32)."""
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
@@ -69,7 +69,8 @@ class HintProvider(Protocol):
         """Return the CPUs and memory allocated to a container, for the PodResources API."""
 
     def pod_allocated(self, pod_uid: PodUid) -> CpusAndMemory:
-        """Return the CPUs and memory allocated to all containers of a pod."""
+        """Return all CPUs and memory allocated to a pod's containers. CPUs or memory that several
+        containers use count once."""
 
     def allocatable(self) -> CpusAndMemory:
         """Return all CPUs and memory that can be allocated, including those in use."""
@@ -97,8 +98,10 @@ def makes_reusable(pod: Pod, container: Container) -> bool:
 
 
 def combined(parts: Iterable[CpusAndMemory]) -> CpusAndMemory:
-    """Return one object with the CPU IDs and memory blocks of all ``parts``. The sizes of memory
-    blocks with the same type and NUMA nodes are added up."""
+    """Return the CPU IDs and memory blocks of all ``parts`` in one ``CpusAndMemory``.
+
+    Memory blocks with the same type and NUMA nodes become one block with the sum of their sizes.
+    """
     cpu_ids: set[int] = set()
     sizes: dict[tuple[str, tuple[int, ...]], int] = {}
     for part in parts:
@@ -156,7 +159,8 @@ class HintProviders:
         return combined(provider.allocated(pod, container) for provider in self._providers)
 
     def pod_allocated(self, pod: PodUid) -> CpusAndMemory:
-        """Return the CPUs and memory allocated to all containers of a pod."""
+        """Return all CPUs and memory allocated to a pod's containers. CPUs or memory that several
+        containers use count once."""
         return combined(provider.pod_allocated(pod) for provider in self._providers)
 
     def allocatable(self) -> CpusAndMemory:

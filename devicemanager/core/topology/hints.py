@@ -60,7 +60,8 @@ MEMO_NODES = 8
 most 255 hints per resource, so the caches stay small."""
 
 Hints: TypeAlias = tuple[Hint, ...]
-"""All hints of one resource, smallest sets first. Empty if the request fits nowhere."""
+"""All hints of one resource, those with the fewest NUMA nodes first. Empty if the request fits
+nowhere."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -74,11 +75,11 @@ class DeviceLayout:
     masks: tuple[int, ...]
     """The set of NUMA nodes of each group; no set is empty."""
     members: tuple[int, ...]
-    """The set of devices of each group."""
+    """The set of devices of each group, in the order of ``masks``."""
     elsewhere: int
-    """The set of devices that have a topology but are on none of the machine's nodes."""
+    """The set of devices that are only on NUMA nodes that the machine does not have."""
     totals: tuple[int, ...]
-    """The number of devices in each group."""
+    """The number of devices in each group, in the order of ``masks``."""
 
     @classmethod
     def of(
@@ -90,9 +91,10 @@ class DeviceLayout:
     ) -> DeviceLayout:
         """Group devices by the set of NUMA nodes that they are on.
 
-        ``per_node`` maps a node ID to its devices; it can have IDs that the machine lacks. Only
-        ``listed`` devices are grouped (default: all). ``with_topology`` is the set of all devices
-        that name a node. Pass this set if some of these devices are missing in ``per_node``.
+        ``per_node`` maps a NUMA node ID to the set of devices on this node. Nodes that the machine
+        does not have are allowed. Only devices in the set ``listed`` are grouped (default: all).
+        ``with_topology`` is the set of all devices that are on any NUMA node, including nodes
+        missing in ``per_node``. Default: all devices in ``per_node``.
         """
         groups: dict[int, int] = {}
         named = bitset.union(per_node.values()) if with_topology is None else with_topology
@@ -139,8 +141,9 @@ def layout_hints(layout: DeviceLayout, available: int, reusable: int, request: i
     """Return the hints for a request of devices (``generateDeviceTopologyHints``,
     devicemanager/topology_hints.go, v1.32).
 
-    ``available`` and ``reusable`` are sets of devices that can be allocated. Each hint has at least
-    one node of every reusable device.
+    ``available`` is the set of devices that the request can use, except for reusable devices.
+    ``reusable`` is the set of devices that earlier containers of the pod have and that the request
+    can also use. Each hint has at least one NUMA node of every reusable device.
     """
     # All reusable devices must touch every hint, but devices in ``elsewhere`` touch no hint.
     if reusable & layout.elsewhere:
@@ -174,15 +177,16 @@ def resource_hints(
     *,
     aligns: bool = False,
 ) -> Hints | None:
-    """Return the hints of a device resource; None stands for no preference.
+    """Return the hints of a device resource; None means that the request has no preference.
 
-    ``available``, ``reusable`` and ``allocated`` are sets of devices. ``allocated`` has the devices
-    that are already allocated to the container or pod. If any are allocated, the hints are computed
-    only from them, and the result is empty if their number differs from the request. ``allocated``
-    lacks allocated devices that are no longer listed. In this case, pass the number of all
-    allocated devices as ``allocated_count``. With ``aligns``, the result is never None, even if no
-    device has a NUMA node. Follows ``GetTopologyHints`` and ``GetPodTopologyHints``
-    (devicemanager/topology_hints.go, v1.32).
+    Follows ``GetTopologyHints`` and ``GetPodTopologyHints`` (devicemanager/topology_hints.go,
+    v1.32). The result is None if no device has a NUMA node, unless ``aligns`` is True.
+    ``layout_hints`` explains ``available`` and ``reusable``.
+
+    ``allocated`` is the set of devices that the container or pod already has. ``allocated_count``
+    is their number, including devices that the plugin no longer lists (default: the size of
+    ``allocated``). If it is not 0, the hints use only the devices in ``allocated``, and the
+    result is empty if ``allocated_count`` differs from ``request``.
     """
     if not (layout.has_topology or aligns):
         return None

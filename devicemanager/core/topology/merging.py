@@ -1,4 +1,4 @@
-"""Merge the hints of all resources to one affinity."""
+"""Merge the topology hints of all resources to one affinity: a set of NUMA nodes."""
 
 # Theory of operation. A combination has one hint of each resource. Its result is the intersection
 # of their node sets. The kubelet compares all combinations (``HintMerger.Merge``,
@@ -42,10 +42,11 @@ NOWHERE: Hints = (Hint(None, False),)
 
 
 def flatten_hints(providers: Sequence[ProviderHints]) -> tuple[Hints, ...]:
-    """Return the hints of all providers in one tuple, which has one tuple of hints per resource.
+    """Return the hints of all providers: one tuple of hints for each resource.
 
-    Resources without preference are left out. A resource whose request fits nowhere gets one hint
-    that is not preferred (``filterProvidersHints``, topologymanager/policy.go, v1.32).
+    Resources without a preference for NUMA nodes are left out. A resource whose request fits
+    nowhere gets one hint that is not preferred (``filterProvidersHints``,
+    topologymanager/policy.go, v1.32).
     """
     # Resources without preference are left out, because they change no combination.
     return tuple(
@@ -59,7 +60,7 @@ def flatten_hints(providers: Sequence[ProviderHints]) -> tuple[Hints, ...]:
 
 
 def only_single_nodes(hints: Iterable[Hints]) -> tuple[Hints, ...]:
-    """Return, for each resource, the preferred hints that have one NUMA node or no mask
+    """Return, for each resource, the preferred hints whose mask is None or has one NUMA node
     (``filterSingleNumaHints``, topologymanager/policy_single_numa_node.go, v1.32)."""
     return tuple(
         tuple(

@@ -49,12 +49,12 @@ class NumaTopology:
         nodes: Iterable[int],
         distances: Mapping[int, Sequence[int]] | Sequence[Sequence[int]] | None = None,
     ) -> NumaTopology:
-        """Create a topology of the given node IDs.
+        """Create a topology from NUMA node IDs and the distances between the nodes.
 
-        ``distances`` has one row per node: a map by node ID, or a list in the order of ``nodes``.
-        The columns of a row are in the order of the sorted IDs. Without ``distances``, a node has
-        distance 10 to itself and 20 to all other nodes. Raises NumaTopologyError for invalid nodes
-        or distances.
+        ``distances`` has one row of distances per node: a dict of rows by node ID, or a list of
+        rows in the order of ``nodes``. Each row has one distance per node, in ascending order of
+        the node IDs. Without ``distances``, a node has distance 10 to itself and 20 to all other
+        nodes. Raises NumaTopologyError for invalid nodes or distances.
         """
         given = tuple(nodes)
         ordered = tuple(sorted(given))
@@ -74,14 +74,14 @@ class NumaTopology:
 
     @classmethod
     def up_to(cls, node: int) -> NumaTopology:
-        """Create a topology of the nodes from 0 to ``node``, with distance 10 to the same node and
-        20 to any other node."""
+        """Create a topology of the NUMA nodes with the IDs 0 to ``node``, both included. Each node
+        has distance 10 to itself and 20 to all other nodes."""
         return cls.equidistant(range(node + 1))
 
     @classmethod
     def equidistant(cls, nodes: Iterable[int]) -> NumaTopology:
-        """Create a topology of the given nodes, with distance 10 to the same node and 20 to any
-        other node. The distances count as known (``has_distances``)."""
+        """Create a topology of the given NUMA nodes. Each node has distance 10 to itself and 20 to
+        all other nodes. The distances count as known (``has_distances``)."""
         ordered = tuple(sorted(nodes))
         _check_nodes(ordered)
         return cls(ordered, _default_distances(ordered))
@@ -131,10 +131,12 @@ def masks_in_order(nodes: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
-    """Map each set of nodes to its *dense set*: the set of the nodes' positions in ``nodes``.
+    """Return a dict from each set of nodes to its *dense set*: the positions of the set's
+    nodes in ``nodes``.
 
-    With the nodes 0 and 4, the dense set of {4} is {1}. Even if node IDs have gaps, the dense sets
-    are the integers 0, 1, 2 and so on. So a list can have one value for each set.
+    All sets are bit masks. If ``nodes`` is (0, 4), node 4 has position 1. The set {4}, mask 16,
+    then has the dense set {1}, mask 2. Node IDs can have gaps, but the masks of the dense sets are
+    0, 1, 2 and so on. Therefore they can be the indexes of a list with one value for each set.
     """
     index = {0: 0}
     for place, node in enumerate(nodes):
@@ -144,14 +146,15 @@ def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
 
 @lru_cache(maxsize=64)
 def subset_steps(size: int) -> tuple[tuple[int, int], ...]:
-    """Return all pairs of dense sets (``dense_index``) that differ in one element. Each pair has
-    the smaller set first.
+    """Return the steps of the fast zeta and Moebius transforms, in order.
 
-    The pairs are the steps of the fast zeta and Moebius transforms, in order. The table to
-    transform has one value for each of ``size`` dense sets. To give each set the sum over its
-    subsets, add in each step the smaller set's value to the larger set's value. To give each set
-    the sum over its supersets, add the larger set's value to the smaller set's value. To undo
-    these sums, subtract instead of adding.
+    The transforms change a list of ``size`` values. Each value belongs to a set of NUMA nodes, and
+    its index is the dense set (see ``dense_index``). A step is a pair of indexes, of two sets that
+    differ in one node; the smaller set is first.
+
+    To give each set the sum over its subsets, add in each step the smaller set's value to the
+    larger set's value. To give each set the sum over its supersets, add the larger set's value to
+    the smaller set's value. To undo these sums, subtract instead of adding.
     """
     places = [1 << place for place in range(size.bit_length() - 1)]
     return tuple(

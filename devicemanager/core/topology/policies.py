@@ -29,7 +29,8 @@ from devicemanager.core.topology.numa import MAX_NODE_ID, NumaTopology
 PREFER_CLOSEST_NUMA_NODES = "prefer-closest-numa-nodes"
 MAX_ALLOWABLE_NUMA_NODES = "max-allowable-numa-nodes"
 DEFAULT_MAX_ALLOWABLE_NUMA_NODES = 8
-"""``defaultMaxAllowableNUMANodes`` (topologymanager/topology_manager.go, v1.32)."""
+"""Default and minimum of the policy option ``max-allowable-numa-nodes``
+(``defaultMaxAllowableNUMANodes``, topologymanager/topology_manager.go, v1.32)."""
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
@@ -80,23 +81,25 @@ class PolicyOptions:
 
 @attrs.frozen(eq=False, repr=False)
 class OptionRules:
-    """The policy options of a kubelet version, and what differs in their error messages."""
+    """The policy options that a kubelet version has, which of them are enabled, and how the kubelet
+    reports invalid options."""
 
     levels: Mapping[str, str] = attrs.field(
         factory=lambda: {PREFER_CLOSEST_NUMA_NODES: "stable", MAX_ALLOWABLE_NUMA_NODES: "beta"}
     )
-    """Level of each option: ``alpha``, ``beta`` or ``stable``."""
+    """Stability level of each option, by option name: ``alpha``, ``beta`` or ``stable``."""
     enabled: frozenset[str] = frozenset({"beta", "stable"})
-    """Levels whose options are enabled. The feature gates ``TopologyManagerPolicyAlphaOptions`` and
-    ``TopologyManagerPolicyBetaOptions`` enable ``alpha`` and ``beta``."""
+    """Stability levels whose options are enabled. The feature gate
+    ``TopologyManagerPolicyAlphaOptions`` enables ``alpha``, and
+    ``TopologyManagerPolicyBetaOptions`` enables ``beta``."""
     is_capital: bool = False
-    """True if the error for an option of a disabled level starts with a capital letter (up to
-    v1.32)."""
+    """True if the error for an option of a disabled stability level starts with a capital letter
+    (up to v1.32)."""
     none_checks: bool = False
     """True if the kubelet checks the options even with policy ``none`` (up to v1.27)."""
 
     def check(self, name: str) -> None:
-        """Raise TopologyConfigError if the option is unknown or its level is disabled
+        """Raise TopologyConfigError if the option is unknown or its stability level is disabled
         (``CheckPolicyOptionAvailable``, topologymanager/policy_options.go, v1.32)."""
         level = self.levels.get(name)
         if level is None:
@@ -134,8 +137,8 @@ class TopologyPolicy:
         return self.name is not PolicyName.NONE
 
     def missing_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Return the node IDs in ``nodes`` that the machine does not have, sorted. Negative IDs are
-        left out."""
+        """Return the NUMA node IDs in ``nodes`` that the machine does not have, sorted. Negative
+        IDs are left out."""
         return tuple(sorted({node for node in nodes if node >= 0}.difference(self.topology.nodes)))
 
     def extended_to(self, nodes: Iterable[int]) -> TopologyPolicy:
@@ -205,8 +208,8 @@ def configure(
     """Validate topology settings in the kubelet's order and return the policy (``NewManager``,
     topologymanager/topology_manager.go, v1.32).
 
-    Raises TopologyConfigError for invalid settings. Policy ``none`` ignores the scope
-    and, from v1.28 on, the options.
+    Raises TopologyConfigError for invalid settings. With policy ``none``, this function does not
+    check the scope (see ``check_scope``). From v1.28 on, it then does not check the options either.
     """
     rules = rules or OptionRules()
     if policy == PolicyName.NONE and not rules.none_checks:

@@ -1,10 +1,10 @@
 """The differences between kubelet versions, as data: behaviour, feature gates and defects.
 
 Theory of operation. ``table.STEPS`` lists the values of each behaviour, with the version from
-which each value applies. When ``Settings`` are created, ``behaviour.resolve`` evaluates the table
-once and returns a ``Behaviour`` object. The rest of the program reads the fields of this object.
-No module outside of this package compares versions. Therefore only one table changes when a
-version is added or a value is corrected.
+which each value applies. When the settings of a mock kubelet are created, ``behaviour.resolve``
+evaluates the table once and returns a ``Behaviour`` object. The rest of the program reads the
+fields of this object. No module outside of this package compares versions. Therefore only one table
+changes when a version is added or a value is corrected.
 
 In:   a version such as ``1.28`` or ``1.28.2``, and chosen feature gates.
 Out:  ``Behaviour``; the quirks that the version has (``quirks``); sentences that say in which

@@ -64,8 +64,8 @@ class Behaviour:
     """True if a pod that already has devices is rejected while their plugin is not registered or
     one of the devices is unhealthy. This matters after a kubelet restart."""
     running_survive_restart: bool
-    """True if running containers survive a kubelet restart even before their plugin has
-    re-registered."""
+    """True if running containers survive a kubelet restart even if their plugin has not
+    re-registered yet."""
     empty_allocate_reply: str
     """Last part of the message that rejects a pod if the AllocateResponse has no container
     responses."""
@@ -95,8 +95,9 @@ class Behaviour:
     none_checks_options: bool
     """True if policy ``none`` checks the policy options, too; otherwise it accepts any options."""
     merge_rule: MergeRule
-    """How the topology manager merges hints. With ``narrowest``, a result is preferred if all of
-    its hints are preferred. With ``balanced``, the hints must also name the same NUMA nodes."""
+    """How the topology manager merges hints. It combines one hint of each resource. With
+    ``narrowest``, a combination is preferred if all of its hints are preferred. With ``balanced``,
+    its hints must also name the same NUMA nodes."""
     empty_topology_aligns: bool
     """True if the topology manager aligns a resource that has a device with an empty topology (a
     topology without NUMA nodes). If no device of such a resource names a NUMA node, a request for
@@ -132,9 +133,9 @@ class Behaviour:
     get_enabled: bool
     """True if the method Get of PodResources is enabled."""
     serves_pods: bool
-    """True if the kubelet serves the Pods API."""
+    """True if the kubelet serves the Pods API, a gRPC API with the pods of the node."""
     pods_await_sources: bool
-    """True if the Pods API rejects calls until all pods of the node are known."""
+    """True if the kubelet's Pods API rejects calls until the kubelet knows all pods of the node."""
     list_inactive: bool
     """True if the method List of PodResources v1 includes rejected and finished pods."""
     get_inactive: bool
@@ -161,7 +162,8 @@ class Behaviour:
     """The PodResources calls with separate metrics
     (``kubelet_pod_resources_endpoint_requests_<call>`` and ``..._errors_<call>``)."""
     pods_api_metrics: tuple[str, ...]
-    """The metrics of the Pods API (``kubelet_pod_<name>_total``)."""
+    """The metrics of the kubelet's Pods API. For example, ``requests`` stands for
+    ``kubelet_pod_requests_total``."""
     counts_allocatable_twice: bool
     """True if each call of GetAllocatableResources counts twice in
     ``kubelet_pod_resources_endpoint_requests_total``."""
@@ -181,20 +183,21 @@ class Behaviour:
     """True if a resize that exceeds the capacity of the node is infeasible instead of
     deferred."""
     static_resize: str
-    """Part of the message for a resize of a Guaranteed pod whose exclusive CPUs or memory cannot
-    be resized."""
+    """End of the message ``Resize is infeasible for Guaranteed Pods …`` for pods with exclusive
+    CPUs or memory."""
     resize_events: bool
     """True if resizes cause Kubernetes events."""
     declared_features: tuple[str, ...]
-    """The features that a virtual node has in ``status.declaredFeatures`` of its Node, sorted. A
-    feature whose gate is off is omitted."""
+    """The features in ``status.declaredFeatures`` of a Node that ``devicemanager join`` adds to a
+    cluster, sorted. A feature whose gate is off is omitted."""
     reports_resource_health: bool
     """True if a container's status has ``allocatedResourcesStatus``."""
     health_check: HealthCheck
-    """What the check ``device-plugin`` of ``/healthz`` does."""
+    """What the check ``device-plugin`` of ``/healthz`` does. With the value none, it never
+    fails."""
     admission_metrics: tuple[str, ...]
-    """The metrics of admissions. The metrics of plugins (``kubelet_device_plugin_…``) are in all
-    versions."""
+    """The metrics about the admission of pods. All versions also have the metrics about plugins
+    (``kubelet_device_plugin_…``)."""
     scrape_errors: tuple[str, ...]
     """The metrics with which ``/metrics/resource`` reports a failed scrape."""
     dra_enabled: bool
@@ -203,9 +206,9 @@ class Behaviour:
     """The gRPC services of DRA drivers that the kubelet can call, in its order of
     preference."""
     dra_plugin_chooses: bool
-    """True if the driver's order of services decides: the kubelet calls the first service in this
-    order that it knows. Otherwise the kubelet's own order decides, and a driver without a known
-    service is called like a driver with ``v1alpha3.NodeService`` (API version ``v1alpha4``)."""
+    """True if the kubelet calls the first service in the driver's list that the kubelet knows.
+    Otherwise the kubelet calls the listed service that is first in its own order; if it knows no
+    listed service, it calls ``v1alpha3.NodeService`` (API version ``v1alpha4``)."""
     dra_several_instances: bool
     """True if several instances of a DRA driver can be registered; otherwise a new instance
     replaces the old instance."""
@@ -222,8 +225,9 @@ class Behaviour:
     dra_refuses_unpreparing: bool
     """True if a claim cannot be prepared while it is being unprepared."""
     dra_unprepares_own: bool
-    """True if the end of a pod unprepares only those of its claims that are prepared for this pod.
-    Otherwise it also unprepares a claim of the pod that is prepared only for one other pod."""
+    """True if the kubelet, when a pod ends, unprepares only claims that are prepared for this pod.
+    Otherwise the kubelet also unprepares a claim of this pod that is prepared for exactly one other
+    pod."""
     dra_stores_share_id: bool
     """True if the kubelet stores and reports the share ID of a device."""
     dra_skips_operations: bool
@@ -234,9 +238,9 @@ class Behaviour:
     dra_extended: bool
     """True if the kubelet prepares the claim that provides a pod's extended resources."""
     dra_all_mappings: bool
-    """True if a container gets the devices of every request that is mapped to its extended
-    resource. Otherwise it gets only the devices of the first such request, or no devices if the
-    extended resource is named after a DeviceClass."""
+    """True if a container gets the devices of all claim requests for its extended resource.
+    Otherwise it gets only the devices of the first of these requests, and no devices for a resource
+    such as ``deviceclass.resource.kubernetes.io/gpu``."""
     dra_gathers_requests: bool
     """True if a container can start as soon as the claims that it uses exist. The container's CDI
     devices are then grouped by claim. Otherwise all claims of the pod must exist, and the CDI
@@ -244,21 +248,21 @@ class Behaviour:
     dra_pod_groups: bool
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
-    """True if PodResources lists a claim several times for a container that names several requests
-    of the claim: once for each of them. Then PodResources also lists no claims of a container until
-    all claims of the pod exist. Otherwise PodResources lists each claim once, as soon as the claims
-    that the container uses exist."""
+    """True if PodResources lists a claim of a container once for each request of the claim that the
+    container names. It lists no claims until all claims of the pod exist. Otherwise PodResources
+    lists each claim once, as soon as all claims that the container uses exist."""
     dra_health: bool
     """True if the kubelet watches the health of DRA devices."""
     dra_health_messages: bool
     """True if the status of a DRA device has the driver's message."""
     dra_health_services: tuple[str, ...]
-    """The health services that the kubelet knows, the preferred service first. The kubelet calls
-    the first of these that the driver lists. With the value none, the kubelet calls v1alpha1 of
-    every driver."""
+    """The health services of DRA drivers that the kubelet can call, the preferred service first.
+    The kubelet calls the first of these services that the driver lists. If no service is named
+    here, the kubelet calls ``v1alpha1.DRAResourceHealth`` of every driver."""
     dra_health_forgets: bool
-    """True if a device that the driver no longer reports is forgotten after the timeout of its last
-    report; otherwise its health becomes unknown."""
+    """True if the kubelet deletes the stored health of a device that the driver no longer reports,
+    when the timeout of the device has passed. Otherwise the kubelet keeps the device with health
+    Unknown."""
     dra_permanent_errors: bool
     """True if a pod fails when a driver responds that it can never prepare the pod's claim
     (KEP-5322, not released)."""

@@ -1,4 +1,4 @@
-"""Texts that say since when kubelets behave in some way, and how a version was verified."""
+"""Texts about kubelet versions: which one changed a behaviour, and how the mock was verified."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ DRA_COMPARED = ("1.32.13", "1.34.4", "1.36.3", "1.37.2")
 
 
 def describe(behaviour: str, version: KubeletVersion) -> str:
-    """Return a text such as ``kubelets do this since 1.24 (k/k#108052)`` about one behaviour.
+    """Return a text such as ``kubelets do this since 1.24 (k/k#108052)``; empty if ``behaviour``
+    is empty.
 
-    ``behaviour`` is the name of a field of ``Behaviour``, and ``this`` is its value in ``version``.
-    If this is the oldest value, the text is ``kubelets do this before`` the version that changed
-    the value. If ``behaviour`` is empty, the text is empty.
+    ``behaviour`` is the name of a field of ``Behaviour``. The version in the text is the version
+    that introduced the field's value in ``version``. If the oldest kubelet already has this value,
+    the text is ``kubelets do this before 1.24``, with the first version that has another value.
     """
     if not behaviour:
         return ""

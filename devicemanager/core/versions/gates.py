@@ -127,7 +127,7 @@ def _check(name: str, version: KubeletVersion, wanted: object) -> None:
     if step.locked and wanted is not step.default:
         raise VersionError(
             f"invalid feature gate {name}={wanted}: it is locked to {step.default} "
-            f"in kubelet {version}"
+            f"in kubelet {version}: do not set it"
         )
 
 

@@ -132,11 +132,12 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.37", evidence="seen in 1.37.2")),
         ),
         "Q31": Quirk(
-            "a rejected pod keeps the devices that were allocated to it until the next allocation "
-            "or List call of PodResources"
+            "until the next allocation or List call of PodResources, a rejected pod keeps the "
+            "devices that were allocated to it"
         ),
         "Q32": Quirk(
-            "a health change of a device that several pods use is reported for only one of them",
+            "a health change of a device that several pods use is reported for only one of these "
+            "pods",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q33": Quirk(
@@ -146,7 +147,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.34", evidence="seen in 1.37.2")),
         ),
         "Q34": Quirk(
-            "a pod with two entries for one ResourceClaim never starts",
+            "a pod never starts if two entries of its spec.resourceClaims name the same "
+            "ResourceClaim",
             (since("1.20", value=False), since("1.32", evidence="seen in 1.34.4")),
         ),
         "Q35": Quirk(

@@ -9,7 +9,7 @@ from devicemanager.core.versions.version import KubeletVersion
 
 
 class Step(NamedTuple):
-    """Value of a behaviour, with the kubelet version from which it applies."""
+    """Value of a ``Behaviour`` field or a quirk, and the kubelet versions from which it applies."""
 
     since: tuple[KubeletVersion, ...]
     """The patch releases to which the value was backported, then the version that introduced
@@ -22,7 +22,7 @@ class Step(NamedTuple):
     """Feature gate whose state is the value of the step, in place of ``value``; empty for no gate.
     ``A & B`` means that both gates are on, and ``!A`` that the gate is off."""
     unsure: bool = False
-    """True if the first version is not confirmed."""
+    """True if it is not confirmed which kubelet version introduced the value."""
 
     def applies_to(self, version: KubeletVersion) -> bool:
         """True if ``version`` has the value of this step or of a later step."""
@@ -41,8 +41,8 @@ Steps = tuple[Step, ...]
 def since(
     *versions: str, value: Any = True, evidence: str = "", gate: str = "", unsure: bool = False
 ) -> Step:
-    """Return a step: a value that applies from the last of ``versions`` on. The other versions are
-    patch releases to which the value was backported."""
+    """Return a step with a value that applies from the last of ``versions`` on. The other versions
+    are patch releases of older minor versions to which the value was backported."""
     return Step(tuple(map(KubeletVersion.parse, versions)), value, evidence, gate, unsure)
 
 
@@ -53,8 +53,8 @@ def step_at(steps: Steps, version: KubeletVersion) -> Step:
 
 
 def value_at(steps: Steps, version: KubeletVersion, gates: Mapping[str, bool]) -> Any:
-    """Return the value of a behaviour in a kubelet version; ``gates`` has the state of each
-    feature gate."""
+    """Return the value that ``steps`` define for a kubelet version. ``gates`` maps each feature
+    gate to True if it is on."""
     step = step_at(steps, version)
     if not step.gate:
         return step.value

@@ -30,12 +30,12 @@ class MergeRule(StrEnum):
     """Rule by which the topology manager chooses among combinations of hints."""
 
     NARROWEST = "narrowest"
-    """A result is preferred if all of its hints are preferred. The result with the fewest nodes is
-    the best."""
+    """A combination has one hint of each resource. It is preferred if all of its hints are
+    preferred. Preferred combinations come first, then those with the fewest common NUMA nodes."""
     BALANCED = "balanced"
-    """A result is preferred if all of its hints are preferred and name the same nodes. If no
-    result is preferred, the best result has as many nodes as the resource that needs the most
-    nodes."""
+    """A combination has one hint of each resource. It is preferred if all of its hints are
+    preferred and name the same NUMA nodes. If no combination is preferred, the best combination has
+    as many common nodes as the resource that needs the most nodes."""
 
 
 class HealthCheck(StrEnum):

@@ -31,13 +31,16 @@ _SERVED_SECONDS = 5.0
 
 
 class RecordedDriver:
-    """Proxies in front of one driver, from construction until ``close``."""
+    """Proxies of one driver: for its registration socket and for its service socket.
+
+    They serve from construction until ``close``.
+    """
 
     def __init__(self, path: Path, info: pr.PluginInfo, begin: Begin) -> None:
-        """Create the recorder's sockets, which forward to the sockets of the driver.
+        """Create the recorder's sockets, which forward calls to the driver's sockets.
 
-        ``path`` is the path of the driver's registration socket. From now on, it leads to a socket
-        of the recorder. ``info`` is the driver's response to GetInfo.
+        ``path`` is the path of the driver's registration socket. The recorder renames this socket
+        and serves its own socket at ``path``. ``info`` is the driver's response to GetInfo.
 
         Raises OSError if a socket cannot be created.
         """
@@ -93,7 +96,7 @@ class RecordedDriver:
         return not (self._registration.is_reachable() and is_alive(self._aside))
 
     def close(self) -> None:
-        """Close the proxies. If the driver still runs, first restore the name of its socket."""
+        """Close the proxies. If the driver still runs, first rename its socket back."""
         if self._registration.is_reachable() and is_alive(self._aside):
             self._aside.replace(self._path)
         else:
@@ -108,7 +111,7 @@ class RecordedDriver:
 
 
 def restore_after_crash(directory: Path) -> None:
-    """Restore the names of drivers' sockets if an earlier recorder was killed."""
+    """Rename the sockets of drivers back if an earlier recorder was killed."""
     for aside in directory.glob(f"{_ASIDE_PREFIX}*{_ASIDE_SUFFIX}"):
         path = aside.with_name(aside.name.removeprefix(_ASIDE_PREFIX).removesuffix(_ASIDE_SUFFIX))
         if is_alive(aside) and not is_alive(path):

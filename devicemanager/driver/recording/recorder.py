@@ -79,7 +79,8 @@ class DriverRecorder:
         )
         self._recorded: dict[Path, RecordedDriver] = {}
         self._ignored: dict[Path, FileIdentity | None] = {}
-        """Sockets of other plugins, and of drivers that are not recorded."""
+        """Identity of each socket that is not recorded, by path: sockets of device plugins, and of
+        DRA drivers that the caller did not select."""
 
     @property
     def calls(self) -> int:
@@ -90,7 +91,7 @@ class DriverRecorder:
         """Start recording.
 
         Raises RecordingError if the file exists or cannot be created, if the sockets that a killed
-        recorder left cannot be restored, or if the recorder was started or stopped before.
+        recorder renamed cannot be renamed back, or if the recorder was started or stopped before.
         """
         self._writer.check_new()
         try:
@@ -112,7 +113,7 @@ class DriverRecorder:
             ) from error
 
     def stop(self) -> None:
-        """Stop recording, and restore the names of all sockets. Idempotent.
+        """Stop recording, and rename the drivers' registration sockets back. Idempotent.
 
         Raises RecordingError if the recording is incomplete.
         """

@@ -1,9 +1,10 @@
 """The simulated driver.
 
-NodePrepareResources gets the claim from the driver's argument ``kubelet`` or ``claims``. If neither
-is given, a claim gets the next free device. NodePrepareResources writes a CDI file with one device
-for each allocated device, and responds with the devices. It is idempotent: a repeated call returns
-the same response and writes a missing CDI file again.
+NodePrepareResources reads the devices of a claim from its ResourceClaim. The driver's argument
+``kubelet`` or ``claims`` provides the ResourceClaim. If neither is given, the driver gives each
+claim the next free device. NodePrepareResources writes a CDI file with one CDI device for each
+device of the claim, and responds with the devices. It is idempotent: a repeated call returns the
+same response and writes a missing CDI file again.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ class SimulatedDriver:
         """``root``: the kubelet's directory. ``claims``: function that returns ResourceClaims, from
         which the driver reads allocations. ``kubelet``: mock kubelet that provides ``root`` and
         ``claims`` if they are None. ``services``: services to report to the kubelet and to serve.
-        ``uid``: the pod's UID, for the socket names of a rolling update. ``cdi_dir``: by default
-        ``<root>/cdi``.
+        ``uid``: UID of the driver's pod, which becomes part of the socket names, as for a rolling
+        update. ``cdi_dir``: by default ``<root>/cdi``.
 
         Raises ValueError for a number of devices below 1 or a missing root, and SocketPathError if
         the path of a socket is too long.
@@ -392,7 +393,7 @@ class SimulatedDriver:
         for device in self.devices:
             if device not in used:
                 return device
-        raise ClaimError("no free device")
+        raise ClaimError(f"no free device: other claims use all {len(self.devices)} devices")
 
     def _device(
         self, uid: str, requests: tuple[str, ...], pool: str, device: str, share_id: str = ""

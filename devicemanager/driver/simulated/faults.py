@@ -18,7 +18,8 @@ class DriverFaults:
     permanent_error: str = ""
     """Permanent error in the response entry of every claim, only in prepare (KEP-5322)."""
     call_error: str = ""
-    """Error of the whole call, with the gRPC status UNKNOWN."""
+    """Message with which each prepare and unprepare call fails, with the gRPC status UNKNOWN. If
+    empty, the calls do not fail."""
     hang: bool = False
     """True if the driver does not respond before the caller's deadline."""
     hang_after: bool = False
@@ -33,7 +34,7 @@ class DriverFaults:
     no_devices: bool = False
     """True if response entries contain no devices."""
     no_request_names: bool = False
-    """True if devices do not name their requests."""
+    """True if the devices in responses have no request names."""
     crash_after_prepare: bool = False
     """True if the driver is killed after it has prepared claims, before it responds."""
     not_ready: bool = False

@@ -54,8 +54,8 @@ class Call:
     message: str = ""
     """Status message; empty with ``OK``."""
     duration: float = 0.0
-    """Real seconds from the request to the response; for a device list, seconds since the stream
-    was opened."""
+    """Seconds from the request to the response, or, for a device list, since the stream was opened.
+    Measured in real time, not by the kubelet's clock."""
     stream_message: int | None = None
     """Number of this device list in its stream, from 1; None if the call is not a device list."""
     after_event: int = attrs.field(default=0, eq=False, repr=False)

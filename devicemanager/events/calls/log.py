@@ -114,7 +114,7 @@ class CallLog(CallQueries):
         *,
         is_over: bool = True,
     ) -> None:
-        """Append a call to the log when it has ended. A second end of the same call is ignored.
+        """Append an ended call to the log, unless the log already has it.
 
         If ``is_over`` is False, append one message of a stream instead. The stream stays in
         progress.

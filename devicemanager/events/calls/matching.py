@@ -1,9 +1,9 @@
-"""Search a call log, and explain how the closest call differs.
+"""Search a call log, and explain how a call differs from the search criteria.
 
 ``CallQueries`` is the public interface: call it to find calls, or use its ``assert_`` methods.
 ``CallLog`` implements it for a kubelet in this process, and the client of the control API for a
 kubelet in another process. ``CallFilter`` has the criteria of a search. A failed assertion raises
-``CallMismatch``. Its text shows the calls found, or the closest call and its differences.
+``CallMismatch``. Its text shows the calls found, or the most similar call and its differences.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Mark:
 
 
 class CallCriteria(TypedDict, total=False):
-    """Search criteria for calls; None, or a missing key, matches every call."""
+    """Search criteria for calls. A criterion that is None or missing matches every call."""
 
     rpc: str | None
     """Method name, such as ``Allocate``."""
@@ -193,10 +193,11 @@ class CallQueries(ABC):
         times: int | None = None,
         **criteria: Unpack[CallCriteria],
     ) -> list[Call]:
-        """Check that at least one call meets the criteria, or exactly ``times`` calls if given.
+        """Check that at least one call meets the criteria, and return these calls.
 
-        Returns these calls. Raises CallMismatch, an AssertionError. Its text shows the closest
-        call and the differences.
+        With ``times``, check that exactly this number of calls meets the criteria. Raises
+        CallMismatch, an AssertionError. If no call meets the criteria, its text shows the most
+        similar call and the differences.
         """
         wanted = CallFilter(resource, **criteria)
         found = wanted.matching(self._later(since))

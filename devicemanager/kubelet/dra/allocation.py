@@ -60,11 +60,12 @@ class ClaimAllocation:
         events.subscribe(self._release)
 
     def allocate(self, pod: Pod, manifest: object) -> tuple[Pod, Undo]:
-        """Allocate and reserve the pod's claims. Return the pod with the names of its claims, and a
-        function that restores the claims as they were before.
+        """Allocate the pod's ResourceClaims and reserve them for the pod.
 
-        Raises DoesNotFit if the claims do not fit on the node, AllocationError for an error in an
-        object, and RequestError for a missing template. An error changes nothing.
+        Returns the pod with the names of the new claims in its status, and a function that restores
+        the claims as they were before. Raises DoesNotFit if the claims do not fit on the node.
+        Raises AllocationError for an invalid claim, DeviceClass or ResourceSlice, and RequestError
+        for a missing ResourceClaimTemplate. If an error is raised, nothing has changed.
         """
         made = self._from_templates(pod, template_names(manifest))
         statuses = {

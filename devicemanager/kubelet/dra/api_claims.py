@@ -103,9 +103,9 @@ class ApiClaims:
         return self._client.wait(seconds)
 
     def known(self, kind: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the node's ResourceSlices if ``kind`` is ``ResourceSlice``.
+        """Return the node's ResourceSlices if ``kind`` is ``ResourceSlice``; else an empty tuple.
 
-        For any other kind, the result is empty: reading the objects would need a request.
+        Only ResourceSlices are watched. The tuple is also empty until the API server has responded.
         """
         return self._slices.known() if kind == "ResourceSlice" else ()
 

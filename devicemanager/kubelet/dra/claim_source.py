@@ -49,7 +49,10 @@ class ClaimSource(Protocol):
     """Source of ResourceClaims, such as an API server. Thread-safe."""
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return a ResourceClaim in v1. Raises ClaimFetchError with the API server's message."""
+        """Return a ResourceClaim in API version v1.
+
+        Raises ClaimFetchError with the API server's message.
+        """
 
     def known(self, kind: str) -> Iterable[Mapping[str, Any]]:
         """Return the objects of a kind, sorted by name. Only objects that can be read without a
@@ -70,8 +73,8 @@ class ResourceClaims:
     """
 
     def __init__(self, changed: Callable[[str], None] = lambda text: None) -> None:
-        """``changed`` is called with a line of text for each change of an object; ``clear`` makes
-        one change."""
+        """``changed`` is called after each change of an object, with a line of text about it.
+        ``clear`` calls it once for all objects."""
         self._changed = changed
         self._lock = threading.Lock()
         self._claims: dict[tuple[str, str], JsonClaim] = {}
@@ -139,10 +142,11 @@ class ResourceClaims:
     def offer(self, *objects: Mapping[str, Any], namespace: str = "default") -> None:
         """Add ResourceSlices, DeviceClasses and ResourceClaimTemplates of resource.k8s.io/v1.
 
-        From then on, ``MockKubelet.admit`` allocates the claims of pods as the scheduler does:
-        claims without an allocation get devices, and templates become claims. Slices and classes
-        have no namespace; templates without a namespace get ``namespace``. Raises RequestError for
-        other kinds.
+        From then on, ``MockKubelet.admit`` does the work of the scheduler and the claim controller:
+        it creates claims from templates, and allocates devices to claims without an allocation.
+
+        Slices and classes have no namespace. A template without a namespace gets ``namespace``.
+        Raises RequestError for objects of other kinds.
         """
         for each in objects:
             kind = each.get("kind")
@@ -209,7 +213,7 @@ class ResourceClaims:
             return tuple(self._offered[key] for key in sorted(self._offered) if key[0] == kind)
 
     def put_all(self, claims: Iterable[JsonClaim], namespace: str) -> Undo:
-        """Internal: add or replace claims. Return a function that restores the earlier claims."""
+        """Internal: add or replace claims. Return a function that undoes these changes."""
         before: dict[tuple[str, str], JsonClaim | None] = {}
         for claim in claims:
             claim["metadata"].setdefault("namespace", namespace)
@@ -287,9 +291,9 @@ class ResourceClaims:
         return _with_statuses(pod, statuses), self.put_all(claims, pod.namespace)
 
     def add(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
-        """Internal: store the claims without reserving or assigning them.
+        """Internal: store the claims in ``source``, without the changes that ``adopt`` makes.
 
-        A claim without a namespace gets the pod's namespace. Returns the unchanged pod, and a
+        A claim without a namespace gets the namespace of ``pod``. Returns ``pod``, unchanged, and a
         function that restores the stored claims as they were before.
         """
         return pod, self.put_all(read_resource_claims(source), pod.namespace)

@@ -126,7 +126,7 @@ class DriverConnection:
                     channel.check_connectivity_state(True)
 
     def call(self, effect: CallDriver) -> Answer:
-        """Call the driver to prepare or unprepare the claims in ``effect``.
+        """Call NodePrepareResources or NodeUnprepareResources of the driver for ``effect.claims``.
 
         Returns a mapping from each claim's UID to the driver's result for the claim.
 

@@ -1,4 +1,6 @@
-"""Health of DRA devices: a stream per driver instance, and the file ``dra_health_state``.
+"""Health of DRA devices: streams of health reports from drivers, and the file ``dra_health_state``.
+
+A driver instance that reports health has one stream, which is a NodeWatchResources call.
 
 Follows ``WatchResources`` and ``HandleWatchResourcesStream`` (pkg/kubelet/cm/dra/plugin,
 pkg/kubelet/cm/dra/manager.go, v1.36).
@@ -84,7 +86,7 @@ class HealthStream:
         stops_if_unimplemented: bool,
     ) -> None:
         """``stops_if_unimplemented``: do not open the stream again if the driver does not
-        implement the service (since v1.37)."""
+        implement NodeWatchResources. Kubelets stop in this case since v1.37."""
         assert instance.health_service is not None
         self._instance = instance
         self._service = instance.health_service
@@ -136,7 +138,7 @@ class HealthStream:
                 self._cancel = self._clock.call_at(when, self.start)
 
     def close(self) -> None:
-        """Do not open the stream again.
+        """Stop reopening the stream.
 
         A stream that is open now stays open until the driver's connection is closed.
         """

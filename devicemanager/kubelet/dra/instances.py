@@ -202,7 +202,7 @@ class Instances:
     # -- calls -----------------------------------------------------------------------
 
     def call(self, effect: CallDriver) -> Answer:
-        """Call a driver instance to prepare or unprepare the claims in ``effect``.
+        """Call NodePrepareResources or NodeUnprepareResources of an instance for ``effect.claims``.
 
         Returns a mapping from each claim's UID to the driver's result for the claim.
 

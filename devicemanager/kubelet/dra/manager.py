@@ -5,7 +5,7 @@ each effect without the lock:
 
 * ``FetchClaim``: get the ResourceClaim from the claim source.
 * ``CallDriver``: call a registered instance of the driver; the call times out after 45 s.
-* ``WriteState``: write the state file; concurrent pods share a write.
+* ``WriteState``: write the state file; one write can serve several pods.
 * ``AwaitClaims``: wait while another pod prepares a claim that both pods use.
 
 The pod workers call ``prepare`` before they create a sandbox, and ``unprepare`` after the last
@@ -139,7 +139,7 @@ class DraManager:
         self._preparing: set[str] = set()
         """The UIDs of pods whose claims are being prepared."""
         self._canceled: set[str] = set()
-        """The UIDs in ``_preparing`` whose pods are terminating."""
+        """The UIDs of terminating pods whose claims are being prepared."""
 
     # -- life ------------------------------------------------------------------------
 
@@ -376,7 +376,9 @@ class DraManager:
             ]
             instance = found[0] if found else self._state.drivers.lookup(driver)
         if endpoint is not None and not found:
-            raise DraError(f"DRA driver {driver} has no instance at {endpoint}")
+            raise DraError(
+                f"DRA driver {driver} has no instance at {endpoint}: use a registered endpoint"
+            )
         call = CallDriver(operation, driver, instance.id, instance.service, refs)
         return self.instances.call(call)
 
@@ -431,7 +433,9 @@ class DraManager:
         return of_containers.resource_statuses(status.get(container, {}))
 
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
-        """Store a health report of an instance. Queue the pods whose devices changed health.
+        """Store a health report of a driver instance.
+
+        Put the UIDs of pods whose devices changed health into the queue of health updates.
 
         ``ignored`` is the number of reported devices that were left out of ``devices``: the report
         had too many devices, or their names were too long.

@@ -23,7 +23,7 @@ __all__ = ["ClaimUser", "pod_claims", "publish_result"]
 
 @attrs.frozen
 class ClaimUser:
-    """A pod that uses DRA, and the last attempt to create or remove the sandbox of this pod."""
+    """A pod that uses DRA, and the last attempt to prepare or unprepare its claims."""
 
     pod: Pod
     attempt: Attempt

@@ -16,7 +16,7 @@ __all__ = ["DraState"]
 
 @attrs.define(eq=False, repr=False)
 class DraState:
-    """Claims, drivers and health of the node. Hold ``lock`` to use them."""
+    """Claims, drivers and device health of a node. Hold ``lock`` to use them."""
 
     rules: DraRules
     cache: ClaimCache

@@ -21,7 +21,10 @@ __all__ = ["StateFile"]
 
 
 class StateFile:
-    """State file of one kubelet. Concurrent callers share a write. Thread-safe."""
+    """The file ``dra_manager_state`` of one kubelet. Thread-safe.
+
+    If several threads call ``write`` at the same time, one write of the file can serve them all.
+    """
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""Delete the node's ResourceSlices at each start, and the ResourceSlices of drivers that have no
-usable instance.
+"""Delete the node's ResourceSlices at each start of the kubelet, and the ResourceSlices of drivers
+that have no usable instance.
 
 ``core.dra.drivers`` decides when. A failed deletion is retried with exponential backoff, until an
 instance of the driver is usable again (``wipeResourceSlices``,

@@ -1,6 +1,5 @@
 """Readers of the host's NUMA nodes (``numa``) and PCI devices (``pci``).
 
-Both modules read sysfs; ``numa`` also reads a file or the value of a flag. The results are values
-of ``devicemanager.core``, and errors name the file or flag. Nothing is stored, and nothing on the
-host is changed. Start reading with ``numa.read_numa`` and ``pci.find``.
+Both modules read sysfs; ``numa`` also reads a file or the value of a flag. Nothing is stored, and
+nothing on the host is changed. Start reading with ``numa.read_numa`` and ``pci.find``.
 """

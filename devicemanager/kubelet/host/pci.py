@@ -2,6 +2,9 @@
 
 ``find`` reads sysfs, and ``assign`` chooses devices without reading files, so that a caller can
 hold a lock only for ``assign``. ``resolve`` does both.
+
+A container's settings come from a plugin's Allocate response. They can request PCI devices, which
+is an extension of the API by this project.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ def resolve(
 
 
 def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices:
-    """Read the host's PCI devices that match the vendor and product IDs in the settings.
+    """Read the host's PCI devices with the vendor and product IDs in a container's settings.
 
     Devices in the settings that already have addresses are skipped.
     """
@@ -82,9 +85,9 @@ def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices
 def assign(
     settings: ContainerSettings, host: HostDevices, in_use: Collection[str] = ()
 ) -> ContainerSettings:
-    """Return the settings with PCI addresses, as ``resolve`` does, without reading sysfs.
+    """Return a container's settings with PCI addresses, as ``resolve`` does, from ``host``.
 
-    ``host`` is the result of ``find`` for the same settings.
+    ``host`` is the result of ``find`` for the same settings. Does not read sysfs.
     """
     if not settings.pci_devices:
         return settings

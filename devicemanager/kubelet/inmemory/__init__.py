@@ -9,11 +9,12 @@ settings and devices. A test runs the same scenario on both kubelets.
 
 Invariants:
 * The device manager and the pod workers are those of ``MockKubelet`` and make all decisions.
-* One node needs a few kilobytes: nodes share device lists, settings and option values.
+* One node needs a few kilobytes: nodes share device lists, settings and plugin options.
 * No module uses gRPC, sockets, files or subprocesses (``[tool.rooms]`` in pyproject.toml).
 
-Start reading in ``kubelet``. ``plugin`` is the simulated plugin of one resource, ``devices``
-parses texts such as ``8@0,1``, and ``process`` is one run of a kubelet, until it stops or restarts.
+Start reading in ``kubelet``. ``plugin`` is the simulated plugin of one resource. ``devices`` parses
+texts such as ``8@0,1``, which is eight devices on NUMA nodes 0 and 1. ``process`` is one run of a
+kubelet, until it stops or restarts.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ __all__ = [
 
 EXAMPLES = "8, 8@0,1 or 2@0,6@1"
 MOST_DEVICES = 100_000
-"""Maximum number of simulated devices of a resource. About as many devices fit into a ListAndWatch
-response, which the kubelet limits to 4 MiB."""
+"""Maximum number of simulated devices of a resource. The kubelet limits a ListAndWatch response to
+4 MiB, which is enough for about this number of devices."""
 
 
 class TooManyDevices(ValueError):
@@ -29,8 +29,9 @@ class TooManyDevices(ValueError):
 
 
 Simulated = Mapping[str, int | str | Iterable[Device]]
-"""Mapping from resource names to devices. The devices of a resource are given as a number, as a
-text such as ``8@0,1``, or as ``Device`` objects."""
+"""Mapping from resource names to devices: a number, a text, or ``Device`` objects.
+
+The text ``8@0,1`` is eight devices, alternating on NUMA nodes 0 and 1."""
 
 # The number of digits is limited, since int() raises another error for very long texts.
 _COUNT = re.compile(r"[0-9]{1,20}")
@@ -71,7 +72,7 @@ def _groups(text: str) -> Iterator[tuple[int, list[int | None]]]:
             continue
         match = _GROUP.fullmatch(part)
         if match is None:
-            raise ValueError(f"invalid devices {text!r}: expected {EXAMPLES}")
+            raise ValueError(f"invalid devices {text!r}: use a form such as {EXAMPLES}")
         if nodes:
             yield count, nodes
         count, nodes = int(match["count"]), [_node(match["node"])]
@@ -100,9 +101,9 @@ def numbered(
 
 
 def simulated_devices(given: Simulated) -> dict[ResourceName, tuple[Device, ...]]:
-    """Create the devices of each resource, given as a number, a text or devices.
+    """Return a mapping from the resource names in ``given`` to devices.
 
-    Raises ValueError for an invalid text.
+    A number or text in ``given`` is converted to devices. Raises ValueError for an invalid text.
     """
     return {ResourceName(name): _devices(name, what) for name, what in given.items()}
 

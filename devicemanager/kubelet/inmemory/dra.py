@@ -158,7 +158,8 @@ class InMemoryDra:
     def driver_changed(self, driver: str) -> None:
         """Register or deregister a driver after a change of the driver's state.
 
-        Also queue the pods that have claims of the driver, because device health may have changed.
+        Also put the UIDs of pods that have claims of the driver into the queue of health updates,
+        because the health of their devices may have changed.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -179,8 +180,8 @@ class InMemoryDra:
     def prepare(self, pod: Pod) -> None:
         """Prepare all claims of a pod.
 
-        Raises DraError with the kubelet's text, and SandboxLater while a driver delays its
-        response.
+        Raises DraError with the kubelet's text. While a driver delays its response, raises
+        SandboxLater with the seconds until the next attempt.
         """
         claims, begun = pod_claims(pod), time.monotonic()
         try:
@@ -388,9 +389,9 @@ class InMemoryDra:
 
     @property
     def version(self) -> int:
-        """Always 0, because nothing reads it without the PodResources API."""
+        """Always 0. Only the PodResources API needs a version of the claims."""
         return 0
 
     def pod_version(self, pod: str) -> int:
-        """Return 0, because nothing reads the version without the PodResources API."""
+        """Return 0. Only the PodResources API needs a version of the pod's claims."""
         return 0

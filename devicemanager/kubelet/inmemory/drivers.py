@@ -53,8 +53,8 @@ class NodeDrivers:
         return self._states.get(driver, DEFAULT)
 
     def change(self, driver: str, change: Callable[[DriverState], DriverState]) -> None:
-        """Replace the state of a driver by the result of ``change``. Raises RequestError for an
-        unknown driver."""
+        """Replace the state of a driver by ``change(state)``. Raises RequestError for an unknown
+        driver."""
         if driver not in self.devices:
             known = ", ".join(self.devices) or "none"
             raise RequestError(f"unknown DRA driver {driver}: the node has {known}")
@@ -74,8 +74,8 @@ class NodeDrivers:
 class InMemoryDriver:
     """A DRA driver of a node. Tests change its devices as they change those of ``InMemoryPlugin``.
 
-    Methods have the same parameters as in ``InMemoryPlugin``. There, the last parameter is the
-    plugin handler. Here, it is ignored.
+    The methods have the same parameters as those of ``InMemoryPlugin``, so that callers can use
+    either class. The last parameter of a method is ignored.
     """
 
     def __init__(self, node: NodeDrivers, name: str, changed: Callable[[str], None]) -> None:

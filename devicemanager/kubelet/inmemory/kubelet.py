@@ -79,12 +79,14 @@ class InMemoryKubelet:
     ) -> None:
         """Start the kubelet and register its plugins.
 
-        ``simulate`` has the devices by resource: a number, a text such as ``8@0,1``, or the devices
-        themselves. ``saved`` is the checkpoint of an earlier kubelet; all pods in the checkpoint
-        are assumed to exist. ``names`` are the names of these pods, by UID. ``drivers`` has the
-        device names of each simulated DRA driver. The kubelet prepares claims with these drivers
-        once ``use_claims`` has given it a source of claims. Before, pods run without the devices of
-        their claims.
+        ``simulate`` maps each resource name to its devices: a number, a text, or ``Device``
+        objects. The text ``8@0,1`` is eight devices, alternating on NUMA nodes 0 and 1. ``saved``
+        is the checkpoint of an earlier kubelet; all pods in the checkpoint are assumed to exist.
+        ``names`` maps the UIDs of these pods to their names.
+
+        ``drivers`` maps the name of each simulated DRA driver to the names of its devices. The
+        kubelet prepares claims with these drivers once ``use_claims`` has given it a source of
+        claims. Before, pods run without the devices of their claims.
 
         Raises ValueError for an invalid text and TopologyConfigError for topology settings that
         the kubelet would reject.
@@ -107,7 +109,7 @@ class InMemoryKubelet:
         self._plugins = {name: InMemoryPlugin(name, each) for name, each in devices.items()}
         self._removed: set[ResourceName] = set()
         self.drivers = NodeDrivers(drivers)
-        """Internal: the simulated DRA drivers, for nodes in a cluster."""
+        """Internal: the simulated DRA drivers of the node."""
         self._claim_source: ClaimFetcher | None = None
         self._claims_before: tuple[ClaimInfo, ...] = ()
         self._serve(saved)
@@ -195,7 +197,7 @@ class InMemoryKubelet:
             self._resume(order)
 
     def lose_checkpoint(self) -> None:
-        """Remove the stored checkpoint, so that the next start does not know any allocation."""
+        """Remove the stored checkpoint, so that the next start finds no allocations."""
         self._checkpoint.clear()
 
     def stored_checkpoint(self) -> Checkpoint | None:
@@ -308,8 +310,8 @@ class InMemoryKubelet:
         claims: ClaimSources | None = None,
         reserve: bool = True,
     ) -> Admission:
-        """Admit a pod, as ``MockKubelet.admit`` does. Raises RequestError if ``claims`` is
-        given."""
+        """Admit a pod, as ``MockKubelet.admit`` does. ``claims`` is not supported: if it is given,
+        raises RequestError."""
         if claims is not None:
             raise RequestError(
                 "an in-memory kubelet does not support admit(claims=…): use MockKubelet"
@@ -391,12 +393,15 @@ class InMemoryKubelet:
         return self._store.get(pod_uid(uid)) is not None
 
     def pods(self) -> dict[str, PodInfo]:
-        """Describe all pods that are not deleted, by UID, in the order of their admission."""
+        """Return all pods that are not deleted, in the order of their admission.
+
+        The result maps the UID of each pod to its ``PodInfo``.
+        """
         return self._pods.pods()
 
     @property
     def pod_store(self) -> PodStore:
-        """Internal: the records of all pods, for nodes in a cluster and for views."""
+        """Internal: the store of all pods of the node."""
         return self._store
 
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
@@ -418,7 +423,7 @@ class InMemoryKubelet:
         return self._pods.exit_container(uid, container, exit_code, reason)
 
     def container_statuses(self, uid: str) -> dict[str, ContainerStatus]:
-        """Return the status of each container of a pod by name, init containers first."""
+        """Return a mapping from a pod's container names to statuses, init containers first."""
         return self._pods.container_statuses(uid)
 
     # -- devices ---------------------------------------------------------------------
@@ -428,9 +433,9 @@ class InMemoryKubelet:
         return self._pods.devices(uid)
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` of each app container of a pod.
+        """Return a mapping from a pod's app containers to their ``allocatedResourcesStatus``.
 
-        The statuses of a container are sorted by resource.
+        The entries of a container are sorted by resource, except with the kubelet bug (quirk) Q7.
         """
         return self._pods.allocated_resources_status(uid)
 
@@ -466,7 +471,7 @@ class InMemoryKubelet:
 
     @property
     def telemetry(self) -> NodeTelemetry:
-        """Internal: pods with their statuses and device counts, for ``join --http``."""
+        """Internal: the data for the node's metrics, such as device counts and GPU usage."""
         from devicemanager.kubelet.telemetry import NodeTelemetry
 
         return NodeTelemetry(lambda: self.manager, self.allocated_resources_status, self._store)
@@ -510,8 +515,8 @@ class InMemoryKubelet:
     def set_devices(self, resource: str, devices: int | str | Iterable[Device]) -> None:
         """Replace the devices of a resource; register a plugin if the resource is new.
 
-        ``devices`` is a number, a text such as ``8@0,1``, or the devices themselves. Raises
-        ValueError for an invalid text.
+        ``devices`` is a number, a text, or ``Device`` objects. The text ``8@0,1`` is eight devices,
+        alternating on NUMA nodes 0 and 1. Raises ValueError for an invalid text.
         """
         ((name, listed),) = simulated_devices({resource: devices}).items()
         with self._turn:
@@ -525,8 +530,8 @@ class InMemoryKubelet:
     def stop_plugin(self, resource: str) -> None:
         """Disconnect the plugin of a resource: its devices become unhealthy.
 
-        The resource is removed after the grace period. The plugin re-registers when the kubelet
-        starts again.
+        The kubelet removes the resource after ``Settings.grace_period``. The plugin re-registers
+        when the kubelet starts again. A DRA driver stays stopped until ``start_plugin`` is called.
         """
         with self._devices(resource) as (plugin, handler):
             plugin.leave(handler)
@@ -548,21 +553,21 @@ class InMemoryKubelet:
                 plugin.register(handler)
 
     def fail_allocate(self, resource: str, error: RpcError | None) -> None:
-        """Make every Allocate call of a resource fail with ``error``. With None, calls succeed
-        again."""
+        """Make every Allocate call of a resource fail with ``error``. If ``error`` is None, calls
+        succeed again."""
         with self._plugin(resource) as (plugin, _):
             plugin.fails = None if error is None else _always(error)
 
     def fail_prepare(self, driver: str, times: int = ALWAYS) -> None:
         """Make the next ``times`` NodePrepareResources calls of a driver fail.
 
-        By default, all calls fail. With 0, calls succeed again.
+        By default, all calls fail. If ``times`` is 0, calls succeed again.
         """
         self._set_driver(driver, prepare_failures=times)
 
     def fail_unprepare(self, driver: str, fails: bool = True) -> None:
-        """Make every NodeUnprepareResources call of a driver fail. With False, calls succeed
-        again."""
+        """Make every NodeUnprepareResources call of a driver fail. If ``fails`` is False, calls
+        succeed again."""
         self._set_driver(driver, fails_unprepare=fails)
 
     def delay_prepare(self, driver: str, seconds: float) -> None:
@@ -573,7 +578,10 @@ class InMemoryKubelet:
         self.drivers.change(driver, lambda state: attrs.evolve(state, **values))
 
     def simulated(self) -> Mapping[str, tuple[Device, ...]]:
-        """Return the advertised devices by resource, including devices of stopped plugins."""
+        """Return a mapping from each resource name to the devices that its plugin advertises.
+
+        For a stopped plugin, these are the devices that it will advertise when it re-registers.
+        """
         with self._turn:
             return {str(name): plugin.devices for name, plugin in self._plugins.items()}
 

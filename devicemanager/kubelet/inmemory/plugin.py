@@ -25,10 +25,10 @@ _RESPONSE = AllocateAnswer((b"",))
 
 
 class InMemoryPlugin:
-    """The only plugin of a resource on an in-memory node; guarded by the kubelet's lock.
+    """Simulated plugin of one resource of an in-memory kubelet; guarded by the kubelet's lock.
 
-    It implements the manager's ``Endpoint``. Its Allocate succeeds with an empty response, or
-    fails if ``fails`` is set.
+    It implements ``Endpoint``, which has the calls that the device manager makes to a plugin. Its
+    Allocate succeeds with an empty response, or fails if ``fails`` is set.
     """
 
     # Slots: a process holds one plugin per resource of thousands of nodes.

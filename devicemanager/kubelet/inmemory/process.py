@@ -1,4 +1,4 @@
-"""One instance of an in-memory kubelet's process, and its checkpoint in memory."""
+"""One run of an in-memory kubelet, from start to stop, and its checkpoint in memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SharedStore:
         self._written: _Contents | None = None
 
     def make(self, contents: _Contents) -> bytes:
-        """Keep the contents of a checkpoint for the next ``write``, and return ``b""``."""
+        """Keep ``contents`` for the next ``write``. Return ``b""``: ``write`` needs no text."""
         self._made = contents
         return b""
 
@@ -98,7 +98,7 @@ class _Document:
 
 
 class InMemoryProcess:
-    """One instance of an in-memory kubelet's process: device manager and pod workers."""
+    """One run of an in-memory kubelet: its device manager, DRA manager and pod workers."""
 
     __slots__ = ("dra", "manager", "workers")
 
@@ -127,7 +127,7 @@ class InMemoryProcess:
         self.workers = PodWorkers(pods, self.manager, settings, events, claims, self.dra)
 
     def stop(self) -> None:
-        """Cancel all timers and close the manager."""
+        """Close the pod workers, the DRA manager and the device manager, with all their timers."""
         # The timers of containers call the manager, so they are cancelled first.
         self.workers.close()
         self.dra.close()
@@ -135,7 +135,7 @@ class InMemoryProcess:
 
 
 class InMemoryLifecycle:
-    """Holder of the running process of an in-memory kubelet."""
+    """Holder of a kubelet's running ``InMemoryProcess``; empty while the kubelet is stopped."""
 
     __slots__ = ("process",)
 

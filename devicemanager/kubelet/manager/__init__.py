@@ -7,7 +7,7 @@ plugins, checkpoint writes, events and timers.
 In:  pods to admit or release; registrations, device lists and disconnects of plugins, through
      ``ClientHandler``; a checkpoint to restore; settings, a clock and an event stream.
 Out: allocations and rejections, the checkpoint, events, and snapshots of the state for
-     PodResources, pod statuses and views.
+     PodResources, pod statuses and displays (``devicemanager.observe``).
 
 Invariants:
 

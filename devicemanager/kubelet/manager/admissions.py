@@ -58,7 +58,7 @@ class Admissions:
 
         ``takes_hints``: True if the admission computes topology hints. Raises ``Rejected`` if the
         admission fails, and RequestError if the pod is already being admitted. An interrupt such as
-        Ctrl-C is raised after the clean-up.
+        Ctrl-C undoes the admission and is then raised.
         """
         uid = allocation.pod.uid
         # Read before the admission: a pod that is admitted again keeps these if that fails.

@@ -25,21 +25,21 @@ class Document(Protocol):
         """Replace the IDs of the healthy devices of all known resources."""
 
     def put(self, pod: PodUid, held: Holdings) -> None:
-        """Replace the entries of a pod in place; append the entries of a new pod."""
+        """Replace a pod's checkpoint entries at their position. Append those of a new pod."""
 
     def remove(self, pod: PodUid) -> None:
-        """Remove the entries of a pod, if it has any."""
+        """Remove a pod's checkpoint entries, if it has any."""
 
     def snapshot(self) -> Callable[[], checkpoint.Contents]:
-        """Return a function that builds the contents of the file as they are now.
+        """Return a function that builds the checkpoint file as of now.
 
-        Later changes of this object do not affect the contents that the function builds. The
-        function must be called without the lock.
+        Later changes of the document do not change the result of the function. Call the function
+        without the state's lock, because it can be slow.
         """
 
 
 class TextDocument:
-    """Contents of the checkpoint as text; a change of a pod renders only this pod's entries."""
+    """Contents of the checkpoint as text. ``put`` renders only the entries of one pod."""
 
     __slots__ = ("_text",)
 
@@ -68,7 +68,10 @@ class TextDocument:
 
 
 def pod_entries(pod: PodUid, holdings: Holdings) -> list[PodDevicesEntry]:
-    """Return the entries of a pod: containers in the order of allocation, resources sorted."""
+    """Return the checkpoint entries of a pod: one for each resource of each container.
+
+    Containers are in the order of allocation. The resources of a container are sorted by name.
+    """
     return [
         PodDevicesEntry(
             pod_uid=pod,

@@ -1,22 +1,23 @@
-"""Run the core's allocation steps: decisions under the lock, RPCs outside it.
+"""Run the steps of an allocation: decisions under the state's lock, RPCs without the lock.
 
-Theory of operation. The steps of an allocation are a generator of the core. The generator makes
+Theory of operation. ``devicemanager.core`` provides the steps as a generator. The generator makes
 decisions and yields a request for an RPC (``PreferenceWanted`` or ``AllocateWanted``).
 ``Driver.run`` makes the RPC. Then it sends the response, or throws the error, into the generator:
 
     take the lock → generator runs → release the lock → RPC → take the lock → ...
 
 While an RPC is in flight, other pods can be admitted, device lists can change and plugins can
-disconnect. That is safe because the core reserves chosen devices before it yields, and reads the
-lists again after each response. If ``run`` is interrupted, it closes the generator under the lock,
-so that the generator frees its reservations.
+disconnect. That is safe because the generator reserves chosen devices before it yields, and reads
+the device lists again after each response. If ``run`` is interrupted, it closes the generator under
+the lock, so that the generator frees its reservations.
 
 Only errors that reject a pod are thrown into the generator: ``EndpointError`` (the plugin's
 fault) and ``RequestError``. Every other error interrupts ``run``, which raises it.
 
-A response to Allocate is processed before the generator gets it. A response over the size limit is
-rejected, because the checkpoint stores it and every later write would be slower. If the response
-names PCI devices by vendor and product ID, ``HostDeviceAssignment`` finds their addresses.
+A response to Allocate is processed before the generator gets it. A response that exceeds
+``Settings.max_allocate_bytes`` is rejected: the checkpoint would store it, and every later write
+would be slower. If the response names PCI devices by vendor and product ID,
+``HostDeviceAssignment`` finds their addresses.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def _without_cdi(answer: AllocateAnswer) -> AllocateAnswer:
 
 
 class Driver:
-    """Runner of allocation steps that makes the RPCs they request."""
+    """Runner of the steps of an allocation. It makes the RPCs that the steps request."""
 
     def __init__(
         self,
@@ -164,10 +165,10 @@ class Driver:
         self._stores_cdi = stores_cdi
 
     def run(self, steps: AllocationSteps, pod: PodUid) -> None:
-        """Run the allocation steps of a pod to their end, with all RPCs that they request.
+        """Run all steps of a pod's allocation, and make the RPCs that they request.
 
-        Errors of the steps are raised. After an interrupt, the steps free the devices that they
-        have reserved.
+        If a step fails, raises its error. After an interrupt such as Ctrl-C, the devices that the
+        steps have reserved are free again.
         """
         lock = self._state.lock
         # The first ``send`` must be None: it starts the generator.
@@ -215,7 +216,7 @@ class Driver:
         text = f"the response of {wanted.resource} to Allocate has {size} bytes"
         if self._max_response is not None and size > self._max_response:
             raise AllocationError(
-                f"{text}: the limit is {self._max_response} (Settings.max_allocate_bytes)"
+                f"{text}: the limit is {self._max_response} bytes (Settings.max_allocate_bytes)"
             )
         if size < LARGE_RESPONSE:
             return

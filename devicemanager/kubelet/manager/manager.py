@@ -13,7 +13,7 @@ connects these objects:
 In:  ``restore`` with a checkpoint, before anything else; pods through ``admit``; plugins through
      ``plugins``.
 Out: the checkpoint, through the ``Store``; events; and values for PodResources, pod statuses and
-     views. To read them, the lock is held only for a short time.
+     displays (``devicemanager.observe``). A read holds the lock only for a short time.
 
 Three methods free a pod's devices:
 
@@ -102,10 +102,10 @@ class DeviceManager:
     ) -> None:
         """Create the manager. Raises TopologyConfigError for settings that the kubelet rejects.
 
-        ``providers`` are the hint providers of the previous manager, with their allocations. If it
-        is None, the manager uses the hint providers in the settings. ``document`` builds the
-        contents that ``store`` writes; by default it builds the text of the kubelet's checkpoint
-        file.
+        ``providers`` are the hint providers of the kubelet before its restart, such as the CPU
+        Manager, with the CPUs that they have allocated. With None, the providers in the settings
+        are used. ``document`` builds the contents that ``store`` writes; by default it builds the
+        text of the kubelet's checkpoint file.
         """
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
@@ -196,12 +196,15 @@ class DeviceManager:
         self.write()
 
     def sources_ready(self, known: frozenset[PodUid]) -> None:
-        """Free the devices of all pods that are not in ``known``, and write the checkpoint."""
+        """Free the devices of all pods except ``known``, and write the checkpoint.
+
+        Call this method when ``known`` has the UIDs of all pods of the node.
+        """
         if self.forget_all_but(known):
             self.write()
 
     def forget_all_but(self, known: frozenset[PodUid]) -> bool:
-        """Free the devices of all pods that are not in ``known``, without writing the checkpoint.
+        """Do the same as ``sources_ready``, but do not write the checkpoint.
 
         Returns True if the checkpoint must be written. With quirk Q10 (a kubelet bug), the devices
         stay allocated until the next admission or PodResources List.
@@ -227,7 +230,11 @@ class DeviceManager:
 
     @property
     def is_sources_ready(self) -> bool:
-        """True if all pods of the node are known; after a restart they are not known at first."""
+        """True if the kubelet knows all pods of the node.
+
+        False after ``restore`` (if the checkpoint has pods) and after ``await_sources``, until
+        ``sources_ready`` is called.
+        """
         return self.state.is_sources_ready
 
     # -- pods ------------------------------------------------------------------------
@@ -372,7 +379,7 @@ class DeviceManager:
     def pre_start(
         self, pod: PodUid, container: ContainerName, requested: Iterable[ResourceName]
     ) -> None:
-        """Call PreStartContainer of every plugin that requires it, sorted by resource name.
+        """Call PreStartContainer of every plugin that requires it, in the order of resource names.
 
         ``requested`` are the resources in the container's limits, allocated or not. Plugins of
         other resources are not called, even if the checkpoint has devices of these resources for
@@ -486,8 +493,10 @@ class DeviceManager:
             return snapshot(self.state)
 
     def providers(self) -> tuple[HintProvider, ...]:
-        """Return the hint providers with their allocations, for the next manager after a
-        restart."""
+        """Return the hint providers, such as the CPU Manager, with what they have allocated.
+
+        After a restart, the new device manager continues with them.
+        """
         with self.state.lock:
             return self.state.hint_providers.providers()
 
@@ -499,7 +508,7 @@ class DeviceManager:
             return explain(allocation)
 
     def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:
-        """Return NUMA hints for devices: those of the pod's first container and of the whole pod.
+        """Return two mappings from resources to NUMA hints: of the first container and of the pod.
 
         Devices of inactive pods are freed first (``GetTopologyHints``, v1.32).
         """

@@ -10,16 +10,20 @@ These calls can be late or in any order. The races are:
 * A replaced plugin's stream ends after its successor connected. Every registration has a number,
   so the late ``disconnect`` names a registration that no longer exists, and nothing happens. With
   quirk Q1 it disconnects the successor, as in the kubelet.
-* Two plugins of one resource send lists at the same time. A list can have 4 MiB, so it is
-  indexed and compared without the lock. If another list was applied in the meantime, ``update``
+* Two plugins of one resource send lists at the same time. A list can have 4 MiB, so its devices are
+  numbered and compared without the lock. If another list was applied in the meantime, ``update``
   starts again.
 * A list arrives when the kubelet is stopping. After ``ignore``, no list is applied any more.
 
-A list is processed in four steps: index it, reusing the numbering of the previous list
-(``device_list_from``); compare it with that list (``_Change``); apply it under the lock and find
-the pods that use changed devices (``_apply``); report changes and write the checkpoint
-(``_follow_up``). The real kubelet writes its checkpoint after every list. The mock writes only if
-the contents have changed.
+A list is processed in four steps:
+
+1. Number its devices (``device_list_from``). If the devices are the same as in the previous list of
+   the resource, they keep their numbers.
+2. Compare the new list with the previous list (``_Change``).
+3. Apply the new list under the lock, and find the pods that use changed devices (``_apply``).
+4. Report the changes and write the checkpoint (``_follow_up``).
+The real kubelet writes its checkpoint after every list. The mock writes only if the contents have
+changed.
 """
 
 from __future__ import annotations
@@ -52,8 +56,8 @@ from devicemanager.kubelet.manager.state import Endpoint, State
 class HealthUpdates(queue.SimpleQueue[PodUid]):
     """Queue of UIDs of pods whose devices changed health, the earliest change first.
 
-    ``get_nowait`` raises ``queue.Empty`` if the queue is empty. A SimpleQueue needs a tenth of
-    the memory of a ``queue.Queue``, and every in-memory node has such a queue.
+    ``get_nowait`` raises ``queue.Empty`` if the queue is empty. The base class is SimpleQueue
+    to save memory: every in-memory node has a queue, and a ``queue.Queue`` is ten times larger.
     """
 
     __slots__ = ("maxsize",)
@@ -156,9 +160,9 @@ class ClientHandler:
     ) -> EndpointId:
         """Register a plugin, and close the connections that it replaces.
 
-        Returns the number of the registration. ``name`` is the name of the endpoint. ``socket`` is
-        the path of the plugin's socket, for error texts. Raises EndpointError if the kubelet is
-        stopping.
+        Returns the number of the registration. ``name`` distinguishes plugins of the same resource:
+        it is the file name of the plugin's socket, or the path for the plugin watcher. ``socket``
+        is the path of the socket, for error texts. Raises EndpointError if the kubelet is stopping.
 
         With the kubelet bug (quirk) Q1, Q3 or Q24, replaced connections stay open. With Q2,
         EndpointError is also raised if the plugin is already connected.

@@ -6,8 +6,8 @@ manager's record of each pod (``PodStates``), and the contents of the checkpoint
 
 Rules for the lock:
 
-* A thread that holds ``State.lock`` only calls the core. It makes no RPC, writes no file,
-  publishes no event and calls no callback, so a slow plugin never blocks other threads.
+* A thread that holds ``State.lock`` only calls ``devicemanager.core``. It makes no RPC, writes no
+  file, publishes no event and calls no callback, so a slow plugin never blocks other threads.
 * A change is made completely in one critical section. What must be done without the lock (close
   a connection, write the checkpoint) is done afterwards.
 * Code that needs another lock as well takes the other lock first.
@@ -82,7 +82,7 @@ class PodState:
     is_deleted: bool = False
     """True if the pod was deleted during its admission."""
     affinities: Affinities = attrs.field(factory=dict)
-    """NUMA affinity of each container."""
+    """NUMA affinity of each container, by container name."""
     host_devices: frozenset[str] = frozenset()
     """PCI addresses and network interfaces of the host that the pod uses."""
 
@@ -197,13 +197,13 @@ class State:
     ) -> None:
         """``written`` is called after every checkpoint write, without the lock.
 
-        ``providers`` are the hint providers of the previous manager, with their allocations; with
-        None, the providers in the settings are used. ``document`` builds the contents of the
-        checkpoint.
+        ``providers`` are the hint providers of the kubelet before its restart, such as the CPU
+        Manager, with the CPUs that they have allocated. With None, the providers in the settings
+        are used. ``document`` builds the contents of the checkpoint.
         """
         behaviour = settings.behaviour
         self.lock = threading.Lock()
-        """Guards all other fields; ``connections`` and ``version`` can be read without it."""
+        """Guards changes of all other fields. A single value can be read without the lock."""
         self.endpoints = Endpoints(
             several=behaviour.several_plugins,
             lists_of_all="Q24" in settings.quirks,
@@ -235,8 +235,8 @@ class State:
         admission or PodResources List."""
         self._keeps_admitted = self.frees_late and behaviour.keeps_admitted_pod
         self.admitted_last: PodUid | None = None
-        """UID of the pod that was admitted last (``pendingAdmissionPod``); only set with quirk Q10
-        (a kubelet bug). The pod's devices are not freed."""
+        """UID of the pod that was admitted last (``pendingAdmissionPod``). ``free_inactive`` keeps
+        its devices. Set only with quirk Q10 (a kubelet bug)."""
         self.keeps_rejected = "Q31" in settings.quirks
         """True with quirk Q31 (a kubelet bug): a rejected pod keeps the devices that were allocated
         to its containers."""
@@ -324,7 +324,7 @@ class State:
             self.admitted_last = pod
 
     def free_inactive(self) -> None:
-        """Free the devices of inactive pods; do nothing until all pods are known."""
+        """Free the devices of inactive pods. Do nothing while ``is_sources_ready`` is False."""
         if self.is_sources_ready:
             for pod in self.pods.inactive():
                 if pod != self.admitted_last:
@@ -404,8 +404,8 @@ class State:
     def load(self, saved: checkpoint.Checkpoint, now: float) -> None:
         """Restore the allocations and resources of a checkpoint.
 
-        The resources have 0 devices and a stopped endpoint until their plugins send a list
-        (``readCheckpoint``, v1.32).
+        The resources have 0 devices and a stopped endpoint until their plugins send a device
+        list (``readCheckpoint``, v1.32).
         """
         restore(self.ledger, saved.entries or ())
         for pod in self.ledger.pods():

@@ -1,7 +1,7 @@
-"""A consistent snapshot of the manager's state, for views.
+"""A consistent snapshot of the device manager's state, for displays (``devicemanager.observe``).
 
 The values in a snapshot are immutable: two snapshots share the objects that have not changed. This
-module is imported with the first view, because a kubelet without views does not need it.
+module is imported with the first snapshot, because a kubelet without displays does not need it.
 """
 
 from __future__ import annotations

@@ -53,9 +53,9 @@ class Disconnected(Exception):
 class Connection:
     """One side of a connection between a runtime and a plugin. Thread-safe.
 
-    ``serves`` is the name of the service on this side, ``calls`` that of the service on the other
-    side. For a runtime, these are ``Runtime`` and ``Plugin``. A call of a method that is not in
-    ``handlers`` fails as unimplemented.
+    ``serves`` is the name of the service on this side, and ``calls`` is the name of the service on
+    the other side. A runtime serves ``Runtime`` and calls ``Plugin``. ``handlers`` serve the calls
+    from the other side. A call of a method without a handler fails as unimplemented.
     """
 
     def __init__(

@@ -31,8 +31,8 @@ def container_message(
 ) -> nri.Container:
     """Return the NRI message that describes a container.
 
-    ``sandbox`` is the ID of the pod's sandbox. ``config`` is the rendered part of the container's
-    OCI configuration.
+    ``sandbox`` is the ID of the pod's sandbox. ``config`` is the part of the container's OCI
+    configuration that results from its device settings.
     """
     linux = nri.LinuxContainer(
         devices=[_device_message(each) for each in config.get("linux", {}).get("devices", ())]
@@ -59,7 +59,7 @@ def _mount_message(mount: Mapping[str, Any]) -> nri.Mount:
 
 
 def adjust(container: nri.Container, change: nri.ContainerAdjustment) -> None:
-    """Change ``container``, the message about a new container, as a plugin requests."""
+    """Apply a plugin's adjustment (``change``) to ``container``, the message of a new container."""
     _put(container.env, [f"{each.key}={each.value}" for each in change.env], _name)
     _put(container.mounts, change.mounts, lambda each: each.destination)
     _put(container.linux.devices, change.linux.devices, lambda each: each.path)

@@ -92,7 +92,7 @@ def _first(
     end = header.size + fields[length]
     if fields[length] > _LARGEST_MESSAGE + _HEADER.size:
         raise FrameError(
-            f"message of {fields[length]} bytes is too large: the limit is {_LARGEST_MESSAGE}"
+            f"message of {fields[length]} bytes is too large: the limit is {_LARGEST_MESSAGE} bytes"
         )
     if len(collected) < end:
         return None

@@ -58,7 +58,11 @@ class NriPlugin:
         return not self.events or bool(self.events >> (event - 1) & 1)
 
     def call(self, method: str, request: Any) -> Any:
-        """Call the plugin. Raises CallFailed and Disconnected."""
+        """Call the plugin, and return its response.
+
+        Raises CallFailed if the plugin responds with an error. Raises Disconnected if it does not
+        respond in time, or if its connection ends.
+        """
         return self.connection.call(method, request, _REQUEST_SECONDS)
 
 
@@ -94,7 +98,7 @@ class PluginServer:
     # -- life --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Listen on the socket. Raises StartError."""
+        """Listen on the socket. Raises StartError if that fails."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             prepare(self._path)

@@ -110,7 +110,7 @@ class NriRuntime:
     # -- life --------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Listen on the socket. Raises StartError."""
+        """Listen on the socket. Raises StartError if that fails."""
         self._server.start()
         return self
 

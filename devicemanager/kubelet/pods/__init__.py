@@ -2,7 +2,7 @@
 
 Theory of operation. ``PodStore`` has a ``PodRecord`` for every pod that was admitted or
 rejected and is not deleted. The store replaces the kubelet's pod manager and the container runtime:
-containers do not run, only their states are stored. It outlives the kubelet's process.
+containers do not run, only their states are stored. The store outlives the kubelet's process.
 ``PodWorkers`` admits, starts, ends and deletes pods with one device manager. Each restart creates
 a new device manager and new ``PodWorkers``, which use the same store.
 

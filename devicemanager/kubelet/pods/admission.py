@@ -37,7 +37,7 @@ class ContainerOutcome:
     """The error if the start of the container failed; otherwise empty."""
     claims: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Devices of the claims that the container uses: claim name → devices as ``pool/device``. The
-    claims are the structured claims of the pod (docs/claims.md). If it has none, they are its
+    claims are the structured claims of the pod (docs/claims.md). If the pod has none, they are its
     ResourceClaims."""
     # A function instead of the settings: merging decodes the plugins' responses, and most tests
     # never read the settings.

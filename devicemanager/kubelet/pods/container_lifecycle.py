@@ -13,8 +13,8 @@ first of these cases that applies:
 
 A timer per container waits for the backoff, and a timer per pod for the grace period of a
 deletion. Timers use the kubelet's clock, so a test can advance them. They belong to one kubelet
-instance: ``close`` cancels them. ``resume`` of the next instance starts waiting containers
-immediately, because a restarted kubelet has forgotten its backoffs.
+instance: ``close`` cancels them. In the next instance, ``resume`` immediately restarts the
+containers that wait for a restart, because a restarted kubelet has forgotten its backoffs.
 
 Races: a timer can fire while the pod is deleted or the kubelet stops. ``Timers`` calls no callback
 once the lifecycle is closed. A callback checks, under the store's lock, that the pod is not
@@ -109,8 +109,8 @@ _Key = tuple[PodUid, ContainerName | None]
 class ContainerLifecycle:
     """Restarts of containers and deletions of pods in one kubelet instance; thread-safe.
 
-    Backoffs are lost with the instance, as in the kubelet: the next instance starts waiting
-    containers immediately.
+    Backoffs are lost with the instance, as in the kubelet. The next instance immediately restarts
+    the containers that wait for a restart.
     """
 
     def __init__(

@@ -6,6 +6,9 @@ prepare the claims, merge the settings. Each step can block in a plugin, and the
 in the meantime. Therefore ``_check_exists`` runs after each step. If the pod was deleted,
 ``_check_exists`` frees what the step allocated: the deletion freed only the devices that the pod
 had before.
+
+The settings of a container are its environment variables, mounts, devices and annotations. They
+come from the Allocate responses of plugins and from claims.
 """
 
 from __future__ import annotations
@@ -76,7 +79,7 @@ class Containers:
         self._claims = claims
 
     def start(self, record: PodRecord, name: str) -> RunOptions:
-        """Start one container by name, and return its merged settings.
+        """Start one container by name, and return the settings that it was started with.
 
         Raises RequestError if the container is unknown, or if the pod has ended or is being
         deleted. Raises AllocationError if a plugin fails, and DraError if the pod's claims cannot
@@ -104,7 +107,8 @@ class Containers:
     def start_all(self, record: PodRecord, admission: Admission) -> Admission:
         """Start all containers of a pod in order.
 
-        Returns the admission with the settings, or the start error, of each container.
+        Returns the admission with the result of each start: the settings of the container, or the
+        error.
 
         If an init container cannot be started, no further container is started. If the pod's
         sandbox cannot be created, no container is started. The next periodic sync then tries again,
@@ -211,11 +215,12 @@ class Containers:
             )
         if record.deletion_grace is not None:
             raise RequestError(
-                f"cannot start a container of pod {title(record.pod)}: it is being deleted"
+                f"cannot start a container of pod {title(record.pod)}: the pod is being deleted"
             )
         if record.ending is not None:
             raise RequestError(
-                f"cannot start a container of pod {title(record.pod)}: its containers have ended"
+                f"cannot start a container of pod {title(record.pod)}: the pod is ending, and only "
+                "waits until its claims are unprepared"
             )
 
     def failed(self, record: PodRecord, container: Container, error: Exception) -> None:
@@ -238,8 +243,8 @@ class Containers:
     def is_gone(self, record: PodRecord) -> bool:
         """True if the pod was deleted.
 
-        Devices and claims can be allocated to a pod after its deletion, by a start that was still
-        in progress. This method frees them.
+        A start that is still in progress can allocate devices and claims to a deleted pod. This
+        method frees them, unless a new pod has the same UID.
         """
         current = self._store.get(record.pod.uid)
         if current is None:

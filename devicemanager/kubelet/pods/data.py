@@ -64,7 +64,7 @@ def sorted_devices(given: ContainerOutcome) -> dict[str, list[str]]:
 
 
 def explanation_data(admission: Admission) -> Data | None:
-    """Convert the explanation of an admission to plain data; None if there is no explanation."""
+    """Return the explanation of an admission as plain data; None if it has no explanation."""
     # Imported here: only a report of an admission needs the explanation as data.
     from devicemanager.core.explanation.data import as_dict
 

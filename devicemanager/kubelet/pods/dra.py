@@ -85,7 +85,10 @@ class LazyDra(Generic[Manager_co]):
             return self._manager
 
     def start(self) -> None:
-        """Create the manager now if pods can have ResourceClaims. Raises StartError."""
+        """Create the manager now if pods can have ResourceClaims.
+
+        Raises StartError for the same reasons as ``manager``.
+        """
         if self._create is not None and self._is_used():
             self.manager()
 
@@ -137,9 +140,9 @@ class LazyDra(Generic[Manager_co]):
         return self._manager
 
     def used(self) -> Manager_co | None:
-        """Return the DRA manager, and create it if pods can have ResourceClaims.
+        """Create the DRA manager if pods can have ResourceClaims, and return it.
 
-        Returns None if pods cannot have ResourceClaims and no earlier call created the manager.
+        Returns None if no manager exists. Raises StartError for the same reasons as ``manager``.
         """
         self.start()
         return self._manager

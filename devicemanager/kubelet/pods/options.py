@@ -28,7 +28,7 @@ _PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 def merged_options(held: Mapping[ResourceName, AllocatedDevices]) -> RunOptions:
     """Return a container's settings, merged from the Allocate responses for its resources.
 
-    Raises WireError if a stored response cannot be parsed.
+    Raises WireError if a response cannot be parsed.
     """
     # Imported here: only a container with devices needs the settings and their messages.
     from devicemanager.core import runoptions
@@ -56,9 +56,10 @@ class CdiRules:
     def options(
         self, held: Mapping[ResourceName, AllocatedDevices], pod: PodUid, container: ContainerName
     ) -> RunOptions:
-        """Return a container's merged settings, with CDI devices as these rules require.
+        """Return a container's settings, merged from the Allocate responses for its resources.
 
-        Raises WireError if a stored response cannot be parsed.
+        These rules decide whether CDI devices are included, and whether an annotation names them.
+        Raises WireError if a response cannot be parsed.
         """
         options = merged_options(held)
         if not self.uses:
@@ -75,9 +76,9 @@ class CdiRules:
     def merging(
         self, held: AllocatedByContainer, pod: PodUid, container: ContainerName
     ) -> Callable[[], RunOptions] | None:
-        """Return a function that merges a container's settings by these rules.
+        """Return a function without arguments that returns the container's ``options``.
 
-        Returns None if ``merged_options`` gives the same result as these rules.
+        Returns None if ``merged_options`` returns the same settings for this kubelet version.
         """
         if self.uses and not self.annotates:
             return None

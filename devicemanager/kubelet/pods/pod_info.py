@@ -25,8 +25,7 @@ from devicemanager.kubelet.pods.records import PodRecord
 __all__ = ["ContainerInfo", "ContainerKind", "PodClaims", "PodInfo", "pod_info"]
 
 PodClaims = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Devices of structured claims or of ResourceClaims: container → claim → devices as
-``pool/device``."""
+"""Devices of a pod's claims: container name → claim name → devices, each as ``pool/device``."""
 
 _SCHEMA: Final = "devicemanager.pod/v1"
 _State = Literal["waiting", "running", "terminated", "unknown"]
@@ -69,8 +68,8 @@ class ContainerInfo:
     finished: bool = False
     """True for an init container that has run to completion."""
     state: _State = "unknown"
-    """State of the container; ``unknown`` if the source, such as PodResources, does not report
-    it."""
+    """State of the container; ``unknown`` if the pod was read from PodResources, which does not
+    report states."""
     reason: str = ""
     """Reason why the container is waiting or has terminated, such as OOMKilled."""
     message: str = ""
@@ -100,15 +99,17 @@ class PodInfo:
 
     # Not a constructor argument: only readers of the JSON form need it.
     schema: Literal["devicemanager.pod/v1"] = attrs.field(default=_SCHEMA, init=False, repr=False)
-    """Name and version of the JSON form."""
+    """Name and version of the JSON format of this object."""
     uid: str
-    """``metadata.uid``; or ``namespace/name`` if the source is PodResources."""
+    """``metadata.uid``; or ``namespace/name`` if the pod was read from PodResources, which does not
+    report UIDs."""
     name: str
     """``metadata.name``."""
     namespace: str
     """``metadata.namespace``."""
     phase: Phase = Phase.UNKNOWN
-    """Phase of the pod; ``Unknown`` if the source, such as PodResources, does not report it."""
+    """Phase of the pod; ``Unknown`` if the pod was read from PodResources, which does not report
+    phases."""
     reason: str = ""
     """Reason why the pod was rejected or has failed; otherwise empty."""
     message: str = ""

@@ -1,19 +1,24 @@
 """The pods and allocations of this node as a ``podresources.Source`` for the PodResources server.
 
 Theory of operation. The server calls ``version()`` for each request, and ``pods()`` only if the
-version has changed. Usually only one pod of many has changed, so ``_build`` does work only for
-changed pods. The entry of a pod is its ``podresources.Pod``. ``_build`` stores the pods of the last
-result, with their UIDs, versions and entries, and aligns them with the current pods (``Reuse``). It
-compares all versions in one fast pass (``unequal``), and builds entries only for pods with a new
-version. Entries of unchanged pods stay the same objects, and the server reuses their encoded bytes.
+version has changed. Usually only one pod of many has changed. Therefore ``_build`` keeps its last
+result, which has a ``podresources.Pod`` for each pod. ``Reuse`` finds the pods that still exist.
+``unequal`` finds the pods whose version has changed, in one fast pass. Only for these pods, and for
+new pods, ``_build`` creates a new ``podresources.Pod``. The server reuses the encoded bytes of all
+others.
 
-A pod's version changes with its allocations, its claims and the shared CPUs. The version is the sum
-of a counter for each. The counter of the claims falls to 0 when the pod has no more claims; the
-other counters only grow. The sum has the counter of the claims in its higher bits, so a fall of
-this counter cannot hide the growth of the others. Versions are read before the data: if the data
-changes in between, the next request reads it again.
+A pod's version changes with its allocations, its claims and the shared CPUs. Each of the three has
+a counter, and the version is their sum. The counter of the claims falls to 0 when the pod has no
+more claims. The other counters only grow. They could grow by as much as the counter of the claims
+falls, and the sum would not change. To prevent this, the counter of the claims is multiplied by
+2**40 first. Versions are read before the data: if the data changes in between, the next request
+reads it again.
 
-Lock order: the source's lock, then the state's. Claims are read without the state's lock.
+PodResources shows claims in the field ``dynamic_resources``. They are ResourceClaims or *structured
+claims*: requests for devices in the API ``devmgmtproto.k8s.io``, the predecessor of DRA.
+
+Lock order: the lock of ``PodSource``, then that of the device manager's state. Claims are read
+without the second lock.
 """
 
 from __future__ import annotations
@@ -51,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class ClaimSource(Protocol):
-    """Source of dynamic resources: structured claims or ResourceClaims of DRA.
+    """Source of the dynamic resources of pods: their ResourceClaims or their structured claims.
 
     All members are used without the device manager's lock.
     """

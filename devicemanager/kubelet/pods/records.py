@@ -90,7 +90,7 @@ class PodRecord:
     """Settings that containers got at their last start, by container. Containers without settings
     are omitted."""
     sync_error: str = ""
-    """Error of the last attempt to prepare or unprepare the pod's claims."""
+    """Error of the last attempt to prepare or unprepare the pod's claims; empty if it succeeded."""
     sync_at: float | None = None
     """Time of the next attempt to prepare or unprepare the pod's claims, in seconds of the
     monotonic clock; None if no attempt is scheduled."""
@@ -116,10 +116,10 @@ class PodRecord:
     pull_fails: bool = False
     """True if the images of the containers cannot be pulled."""
     init_exit_code: int = 0
-    """Exit code with which the pod's init containers end, except sidecars."""
+    """Exit code of the pod's init containers. It does not apply to sidecars."""
     responses: Responses | None = None
-    """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``; None for
-    ``NO_RESPONSES``: an empty log, and every command or forwarded connection is rejected."""
+    """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``. None means
+    that the log is empty, and that commands and forwarded connections are rejected."""
     resize: Resize | None = None
     """The pod's pending resize and its resize in progress; None if the pod has neither."""
     resize_waits: bool = False
@@ -136,11 +136,11 @@ class PodRecord:
         return self.is_active and (self.ending is not None or self.deletion_grace is not None)
 
     def synced(self) -> None:
-        """Record that no claim of the pod waits for another attempt."""
+        """Record that the last attempt to prepare or unprepare the pod's claims succeeded."""
         self.sync_error, self.sync_at = "", None
 
     def container(self, name: str) -> tuple[Container, bool]:
-        """Return a container by name, and True if it is an init container.
+        """Return the container with this name, and whether it is an init container.
 
         Raises RequestError for an unknown name.
         """
@@ -322,7 +322,7 @@ class PodRecord:
         return Phase.FAILED if failed else Phase.SUCCEEDED
 
     def end(self, phase: Phase, reason: str = "", message: str = "") -> None:
-        """Set the pod's final phase, Failed or Succeeded, and mark all containers as exited."""
+        """Set the pod's final phase, Failed or Succeeded. Mark running containers as exited."""
         self.phase, self.reason, self.message = phase, reason, message
         for name in self.running:
             self.statuses[name] = self.status(name).ended(KILLED, "Error", None)

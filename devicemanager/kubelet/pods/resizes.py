@@ -1,10 +1,10 @@
 """Changes of running pods: in-place resize and ephemeral containers.
 
-Theory of operation. ``update`` gets the newest object of a pod. Its CPU and memory are allocated if
-they fit on the node (``handlePodResourcesResize``, pkg/kubelet/allocation, v1.37). Then the record
-has the new resources, and the resize is in progress until ``complete``. If they do not fit, the
-resize is pending. A deferred resize is tried again when another pod frees resources (``retry``), an
-infeasible resize only after another update.
+Theory of operation. ``update`` gets the newest object of a pod. The CPU and memory in this object
+are allocated if they fit on the node (``handlePodResourcesResize``, pkg/kubelet/allocation, v1.37).
+Then the record has the new resources, and the resize is in progress until ``complete`` is called.
+If they do not fit, the resize is pending. A deferred resize is tried again when another pod frees
+resources (``retry``). An infeasible resize is tried again only after another update.
 
 The kubelet sorts deferred resizes by priority. Here, the oldest comes first.
 """

@@ -3,7 +3,7 @@
 Claims are prepared before a sandbox is created, and unprepared after the containers have stopped
 (``SyncPod``, pkg/kubelet/kuberuntime; ``SyncTerminatingPod``, pkg/kubelet/kubelet.go; v1.36). Both
 can fail. The kubelet retries a creation at the next periodic sync of the pod. It retries a removal
-earlier, because a pod worker that has failed syncs again after a backoff.
+earlier, after the backoff of the pod worker.
 
 One caller at a time creates the sandbox of a pod, and one caller at a time removes it. The removal
 does not wait for the creation, because the kubelet cancels the creation when the pod ends.
@@ -32,8 +32,8 @@ REMOVE_RETRY = 10.0
 
 
 class SandboxLater(DeviceManagerError):
-    """Error for a sandbox whose claims wait for a simulated driver. The creation of the sandbox is
-    retried after ``seconds``."""
+    """Error for a sandbox that waits for the response of a simulated DRA driver. The creation of
+    the sandbox is retried after ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"waiting {seconds:g} s for a driver")

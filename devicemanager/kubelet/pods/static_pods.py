@@ -16,8 +16,8 @@ Therefore the caller waits for an action for half a second. A slower action cont
 background, and only later actions of the same file wait for it.
 
 Two files can have pods with the same UID. The first file keeps the UID. The second file waits
-(``wanted_uid``) until the pod of the first file has been terminated. The thread that terminates
-this pod then calls ``wake``.
+(``wanted_uid``) until the pod of the first file has been terminated. Then the thread that watches
+the directory checks the second file again.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ class PodOwner(Protocol):
 
 
 class FileQueue:
-    """Queue of the actions of one file, executed on a thread that exits when the queue is empty.
+    """Queue of admissions and terminations for one file. A separate thread executes them in order.
 
-    If no thread can be started, the caller's thread executes the actions.
+    The thread exits when the queue is empty. If no thread can be started, everything runs on the
+    thread that calls ``add``.
     """
 
     def __init__(self) -> None:
@@ -149,7 +150,7 @@ class _File:
     unreadable: bool = False
     """True if the file cannot be read for lack of permissions."""
     wanted_uid: str | None = None
-    """UID of the file's pod, if the pod of another file has the same UID."""
+    """UID of the file's pod, if the pod of another file still has the same UID; otherwise None."""
     actions: FileQueue = attrs.field(factory=FileQueue)
 
 
@@ -168,7 +169,10 @@ class ManifestFiles:
         wake: Callable[[], None] = lambda: None,
         patience: float = _PATIENCE,
     ) -> None:
-        """``wake`` is called, on any thread, when ``check_waiting`` must be called."""
+        """``wake`` is called, on any thread, when the UID of a terminated pod is free again.
+
+        It must let the thread that calls the other methods call ``check_waiting``.
+        """
         self._directory = directory
         self._owner = owner
         self._report = report
@@ -178,7 +182,7 @@ class ManifestFiles:
         # Guards the two fields below.
         self._lock = threading.Lock()
         self._leaving: dict[str, FileQueue] = {}
-        """The queues that are terminating pods, by UID of the pod."""
+        """Pods that are being terminated: pod UID → the queue that terminates the pod."""
         self._freed: deque[str] = deque()
         """UIDs of pods that have been terminated, until ``check_waiting`` handles them."""
         self._closed = False

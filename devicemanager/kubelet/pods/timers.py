@@ -1,4 +1,4 @@
-"""Timers of one kubelet instance by key, such as a pod or a container."""
+"""Timers of one kubelet instance. Each timer has a key, such as the UID of a pod."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class NodeStats:
 def node_stats(store: PodStore, now: float) -> NodeStats | None:
     """Return the usage of the node and its pods at the time ``now`` (seconds since the epoch).
 
-    Return None for a node that is not in a cluster: only ``devicemanager join`` gives pods a usage.
+    Return None if the usage is unknown. It is known only for nodes of ``devicemanager join``.
     """
     with store.lock:
         if store.cpu_counter is None:

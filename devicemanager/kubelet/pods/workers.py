@@ -6,8 +6,8 @@ not wait for each other. Two callers can use the same pod at the same time, so e
 these steps:
 
 1. Find or create the pod's record under the store's lock.
-2. Without the lock, do what can block: allocate structured claims, admit the pod in the device
-   manager, start containers.
+2. Without the lock, take the steps that can block: allocate structured claims, admit the pod in the
+   device manager, start containers.
 3. Under the lock again, check that the pod is not deleted and change its record. If the pod has
    ended, update the device manager and the structured claims before the lock is released: after
    that, a new pod with the same UID can be admitted.
@@ -15,6 +15,9 @@ these steps:
 
 The events of a pod are therefore in this order: ADMITTED or REJECTED, starts, exits, FINISHED,
 TERMINATED. Claims are allocated before devices, and are freed if the admission fails later.
+
+A *structured claim* is a request for devices in the API ``devmgmtproto.k8s.io``, the predecessor of
+DRA (docs/claims.md). It is not a ResourceClaim.
 
 After a restart, ``readmit`` repeats all admissions in their original order. A pod keeps the devices
 that it has in the checkpoint. A pod that is only in the checkpoint also keeps its devices, until
@@ -67,7 +70,8 @@ if TYPE_CHECKING:
 class PodWorkers:
     """Operations on the node's pods in one kubelet process; thread-safe.
 
-    The pods (``store``) outlive the kubelet's process; the manager and the workers do not.
+    The records of the pods (``store``) outlive this process. The device manager (``manager``) and
+    this object do not.
     """
 
     def __init__(
@@ -80,8 +84,10 @@ class PodWorkers:
         dra: LazyDra[PodDra] | None = None,
         runtime: ContainerRuntime | None = None,
     ) -> None:
-        """``claims`` are the node's structured claims, which outlive the kubelet's process. ``dra``
-        is the DRA manager of this process. ``runtime`` starts the containers."""
+        """``claims`` are the node's structured claims, which the module docstring explains. They
+        outlive this process. ``dra`` is the DRA manager of this process. ``runtime`` starts the
+        containers.
+        """
         self._store = store
         self._manager = manager
         self._claims = claims or LazyClaims(events, settings.node_name)
@@ -108,7 +114,7 @@ class PodWorkers:
             self._cdi,
         )
         self._resizes: Resizes | None = None
-        """Changes of running pods; None before the first update of a pod."""
+        """Handler of in-place resizes and new ephemeral containers; None until it is first used."""
         self.life = ContainerLifecycle(
             store, self._containers, manager.clock, events, self._finish, self._delete
         )
@@ -116,7 +122,7 @@ class PodWorkers:
     # -- admission -------------------------------------------------------------------
 
     def admit(self, pod: Pod, *, start: bool) -> Admission:
-        """Admit a new pod and, if ``start`` is true, start its containers; return the result."""
+        """Admit a new pod, start its containers if ``start`` is true, and return the Admission."""
         pod = self._drop_unknown_fields(pod)
         uses_dra = self.uses_dra(pod)
         with self._store.lock:
@@ -135,7 +141,10 @@ class PodWorkers:
         return admission
 
     def uses_dra(self, pod: Pod) -> bool:
-        """True if the pod's claims are ResourceClaims of DRA; False for structured claims."""
+        """True if DRA drivers prepare the pod's claims.
+
+        False for a pod with structured claims (docs/claims.md) or without claims.
+        """
         return self._dra.serves(pod) and not self._claims.serves(pod)
 
     def _drop_unknown_fields(self, pod: Pod) -> Pod:
@@ -626,11 +635,11 @@ class PodWorkers:
     # -- containers ------------------------------------------------------------------
 
     def start_container(self, uid: str, container: str) -> RunOptions:
-        """Start one container of a pod, and return the merged settings of its devices."""
+        """Start one container of a pod, and return the settings that it was started with."""
         return self._containers.start(self._store.known(uid), container)
 
     def container_options(self, uid: str, container: str) -> RunOptions:
-        """Return the merged settings that a container got at its last start.
+        """Return the settings that a container got at its last start.
 
         Raises RequestError for an unknown pod or container, and for a container that was never
         started.
@@ -655,7 +664,7 @@ class PodWorkers:
         )
 
     def attempt(self, record: PodRecord) -> Attempt:
-        """Return the last attempt to prepare or unprepare the claims of a pod."""
+        """Return the result of the last attempt to prepare or unprepare a pod's claims."""
         from devicemanager.core.dra.explanation import Attempt
 
         at, clock, retry_at = record.sync_at, self._manager.clock, ""

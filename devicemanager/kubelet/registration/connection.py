@@ -6,8 +6,8 @@ Other modules see no gRPC types.
 
 ``Connection`` makes the device manager's calls to one plugin. It has one thread (``run``), which
 calls GetDevicePluginOptions and then reads the ListAndWatch stream. By default gRPC starts another
-thread for every channel with an open stream. With the option SingleThreadedUnaryStream it does
-not: the thread that iterates over the stream does the work.
+thread for every channel with an open stream. The channel option SingleThreadedUnaryStream prevents
+this: the connection's thread receives the messages itself.
 
 A ListAndWatch stream ends when the plugin ends it, when the connection breaks or is closed, or
 when a message is invalid or too large. ``_follow`` reads the remaining messages, because gRPC keeps
@@ -74,8 +74,10 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
 
 
 def not_connected(details: str) -> str:
-    """Return the kubelet's text if ``details`` is gRPC's text about a socket on which no process
-    listens. Return any other text unchanged."""
+    """Translate gRPC's error text for a socket on which no process listens.
+
+    Returns the kubelet's text for this error. Returns any other text unchanged.
+    """
     for pattern in _NOT_CONNECTED:
         if found := re.search(pattern, details):
             error = found["error"].lower()
@@ -150,7 +152,7 @@ class Calls:
     ) -> T:
         """Make a call as ``make`` does, on the running event loop and without injected faults.
 
-        Cancelling the task cancels the call.
+        If the calling task is cancelled, the call is cancelled, too.
         """
         method = self._method(path)
         call = self.begin(path, request)
@@ -377,10 +379,10 @@ class Connection:
     # -- calls -----------------------------------------------------------------------
 
     def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
-        """Call Allocate for one container, and return all ``container_responses``, each as bytes.
+        """Call Allocate for one container. Return each entry of ``container_responses`` as bytes.
 
-        A correct plugin returns one. The checkpoint stores its bytes. Raises ``RpcError`` if the
-        call fails.
+        A correct plugin returns exactly one entry, which the checkpoint stores. Raises
+        ``RpcError`` if the call fails.
         """
         request = dp.AllocateRequest()
         request.container_requests.add(devices_ids=device_ids)

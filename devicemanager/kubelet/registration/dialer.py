@@ -34,12 +34,14 @@ from podresources import sockets
 from podresources.errors import SocketPathError
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 1.0
-"""The first and the longest wait between attempts, in seconds; the wait doubles."""
+"""The first and the longest wait between two attempts to connect, in seconds. The wait doubles
+after each attempt."""
 _FIRST_PATIENCE, _LONGEST_PATIENCE = 0.2, 5.0
-"""The first and the longest time that an attempt waits for a response, in seconds. The time doubles
-after each attempt without a response."""
+"""The first and the longest timeout of an attempt to connect, in seconds. The timeout doubles each
+time the server does not respond."""
 _FIRST_ATTEMPTS, _LATER_ATTEMPTS = 256, 128
-"""Maximum number of concurrent attempts, for new sockets and for sockets that do not respond."""
+"""Maximum numbers of concurrent attempts to connect: first for new sockets, then for sockets whose
+server did not respond."""
 _RESERVE = 64
 """File descriptors that dialing leaves free, for the checkpoint and for admissions."""
 
@@ -59,10 +61,10 @@ class Dialer:
         self._later = asyncio.Semaphore(_LATER_ATTEMPTS)
 
     async def dial(self, path: Path, seconds: float) -> int:
-        """Wait until the socket is served; return the server's process ID, or 0 if unknown.
+        """Wait until gRPC is served on a socket. Return the server's process ID, or 0 if unknown.
 
-        Raises DialError after ``seconds``, never earlier: the kubelet dials until its deadline
-        for any problem (``grpc.WithBlock``, v1.32).
+        Raises DialError if gRPC is still not served after ``seconds``. The kubelet, too, retries
+        after every error until its deadline (``grpc.WithBlock``, v1.32).
         """
         try:
             sockets.check_path(path)

@@ -27,7 +27,7 @@ def _end(running: Running) -> None:
 
 
 loops: Final[IdlePool[Running]] = IdlePool(1, _end)
-"""Pool of idle event loops. A test session that starts many kubelets can enable it."""
+"""Pool of idle event loops. It stays empty unless a test session with many kubelets enables it."""
 
 
 class LoopThread:
@@ -72,7 +72,8 @@ class LoopThread:
     def stop(self) -> None:
         """Cancel all tasks, and put the loop with its thread into the pool ``loops``. Idempotent.
 
-        If a task does not end within 10 seconds, end the thread instead.
+        If the pool does not take the loop, or a task does not end within 10 seconds, end the
+        thread.
         """
         with self._lock:
             self._stopped = True

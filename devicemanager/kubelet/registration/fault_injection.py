@@ -1,9 +1,9 @@
 """Apply injected faults to calls, lists and connections of plugins.
 
 ``devicemanager.faults`` decides which faults fire. This module carries them out. It can delay a
-call, fail a call before or after it is made, or cut its connection. It can also stop reading lists,
-and shut down connections of the Registration service. The call log shows the faults that affected
-a call.
+call, fail a call before or after it is made, or cut the connection to the plugin. It can also stop
+reading device lists, and shut down connections of the Registration service. The call log shows the
+faults that affected a call.
 
 Except for ``PluginFaults.closed``, the functions are called only if a fault is set.
 """

@@ -35,9 +35,9 @@ class TypeHandler(Protocol):
     async def register(self, path: Path, info: pr.PluginInfo, pid: int) -> Registration:
         """Check and register the plugin whose registration socket is ``path``.
 
-        ``pid`` is the plugin's process ID, or 0 if unknown. Raises RegistrationRejected with the
-        text for the plugin. Raises NotConnected, a subclass, if the plugin passed the checks but
-        could not be connected: kubelets before 1.36 do not retry such a plugin.
+        ``pid`` is the plugin's process ID, or 0 if unknown. If the registration fails, raises
+        RegistrationRejected with the error text for the plugin. If only the connection to the
+        plugin fails, raises the subclass NotConnected. Kubelets before 1.36 do not retry then.
         """
 
 

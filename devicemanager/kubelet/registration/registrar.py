@@ -6,21 +6,21 @@ call ``check`` and ``connect`` in a task on the event loop. A registration takes
 1. ``check``: reject an unsupported version or an invalid resource name.
 2. Dial: wait until the plugin's socket is served, for up to ``dial_timeout``.
 3. Reserve a slot: the number of registrations per process is limited (``_reserve_slot``).
-4. On the new connection's thread: call GetDevicePluginOptions, unless the options are known, and
-   pass the connection to the device manager.
+4. On the new connection's thread: call GetDevicePluginOptions, and pass the connection to the
+   device manager. Kubelets up to v1.24 use the options in the Register request instead.
 5. On the same thread: read the ListAndWatch stream until it ends. Free the slot and notify the
    device manager.
 
 The task waits for step 4 and returns to ``server`` or ``watcher``, which answers the plugin.
 The plugin's first list can arrive before that answer, as in the kubelet.
 
-A registration in progress can be cancelled, because the kubelet stops or the watched socket
-vanishes. The connection is then closed on the pool, because closing can block. If the device
-manager already has the connection, the end of the ListAndWatch stream removes it. If no thread can
-be started, the registration is rejected.
-
 Waiting is done by tasks on the event loop. Code that can block, including callbacks of events, runs
-on the pool (``in_thread``), and its exceptions cannot end the loop.
+on a thread pool (``in_thread``), and its exceptions cannot end the loop.
+
+A registration in progress is cancelled if the kubelet stops or the watched socket vanishes. Its
+connection is then closed on the thread pool, because closing can block. If the device manager
+already has the connection, the end of the ListAndWatch stream removes it. If no thread can be
+started, the registration is rejected.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RegistrationRejected(EndpointError):
 
 
 class NotConnected(RegistrationRejected):
-    """Error for a plugin that passed the checks but could not be connected."""
+    """Error for a plugin that passed ``Registrar.check`` but could not be connected."""
 
 
 class LimitReached(RegistrationRejected):
@@ -91,8 +91,8 @@ class LimitReached(RegistrationRejected):
 class Texts(NamedTuple):
     """Error texts for a plugin.
 
-    The Registration service and the plugin watcher have different texts. The defaults are the texts
-    of the Registration service; ``handlers`` has the texts of the plugin watcher.
+    The defaults are the texts of the Registration service. The plugin watcher has different texts,
+    which are set in the module ``handlers``.
     """
 
     bad_version: str = messages.BAD_VERSION
@@ -131,12 +131,12 @@ def check_registrations(
         raise LimitReached(
             f"process {pid} has {counted(count, 'registration')} and can have no more: all "
             f"processes have {total}, and the limit is {most} (Settings.max_registrations); one "
-            "process cannot take all that is left"
+            "process can have at most a quarter of the registrations that are left"
         )
 
 
 class Registrar:
-    """Registrar of plugins: checks registrations, connects to plugins, reads their lists.
+    """Registrar of plugins: checks registrations, connects to plugins, reads their device lists.
 
     Thread-safe. ``on_error`` is called with exceptions that are bugs of devicemanager, on the
     thread where they happen. ``calls`` records all RPCs; with None they are not recorded.
@@ -166,9 +166,10 @@ class Registrar:
         # Guards the three fields below.
         self._lock = threading.Lock()
         self._connecting: set[Connection] = set()
-        """Connections that have not been passed to the device manager yet."""
+        """Plugin connections that the device manager does not have yet."""
         self._processes: Counter[int] = Counter()
-        """Number of registrations by process ID, including registrations in progress."""
+        """Number of registrations of each plugin process, including registrations in progress. The
+        keys are process IDs."""
         self._on_answer: dict[EndpointId, tuple[Fired, ...]] = {}
 
     def recorder(self, resource: str | None, plugin: str) -> CallRecorder | None:
@@ -185,7 +186,7 @@ class Registrar:
         return self._loop.run(task)
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Call a function on a thread of the pool, because it can block; return its result.
+        """Call a function that may block, on another thread, and return its result.
 
         An exception other than RegistrationRejected is reported as a bug, and raised as
         RegistrationRejected.
@@ -231,11 +232,11 @@ class Registrar:
         options: PluginOptions | None = None,
         texts: Texts = _OF_SERVICE,
     ) -> EndpointId:
-        """Connect to a plugin that passed the checks, and read its lists in the background.
+        """Connect to a plugin after ``check``, and read its device lists in the background.
 
-        Returns the number of the registration. ``name`` distinguishes plugins of the same
-        resource. Without ``options``, GetDevicePluginOptions is called. Raises NotConnected, with
-        the kubelet's text, if the plugin cannot be connected.
+        Returns the ID of the registration. ``name`` distinguishes plugins of the same resource.
+        If ``options`` is None, GetDevicePluginOptions is called. Raises NotConnected, with the
+        kubelet's text, if the plugin cannot be connected.
         """
         try:
             return await self._connect(resource, socket, name, options, texts.dial_failed)
@@ -409,7 +410,7 @@ class Registrar:
         return any(each.kind.ends_process for each in fired)
 
     def answered(self, endpoint: EndpointId) -> None:
-        """Start the faults that had to wait until the plugin had its response to Register."""
+        """Start the injected faults that had to wait until Register was answered."""
         # Checked without the lock, because without faults the mapping is always empty.
         if self._on_answer:
             with self._lock:

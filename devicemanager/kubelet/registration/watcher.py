@@ -11,10 +11,10 @@ names that start with ``.``. The task runs as long as the socket exists:
 The handler of the plugin's type (``handlers``) checks and registers it in step 1.
 
 When the socket vanishes or is replaced by another socket (compared by file identity), the task is
-cancelled. Its ``finally`` block deregisters the plugin. This is possible at any step, because
-``_Plugin.registration`` is set as soon as the handler has registered the plugin. Kubelets before
-v1.36 do not retry every failure: if a plugin passed the checks but could not be connected, they
-retry only when its socket is replaced.
+cancelled. Its ``finally`` block deregisters the plugin. The task can be cancelled at any step,
+because ``_Plugin.registration`` is set as soon as the handler has registered the plugin. Kubelets
+before v1.36 do not retry every failure: if version and name of a plugin are valid, but it cannot be
+connected, they retry only when its socket is replaced.
 
 File events only trigger a check of the path. Lost, repeated or late events can therefore only
 delay a registration.

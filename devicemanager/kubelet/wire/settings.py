@@ -66,7 +66,7 @@ def without_cdi_devices(alloc_resp: bytes) -> bytes:
 
 
 def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSettings:
-    """Convert a ContainerAllocateResponse to settings; maps are sorted by key.
+    """Convert a ContainerAllocateResponse to ``ContainerSettings``; maps are sorted by key.
 
     Raises ``WireError`` for a typed device of a kind other than filesystem, netlink or pci.
     """
@@ -122,7 +122,7 @@ def _interface(netlink: dp.NetlinkDevice) -> NetworkInterface:
 
 
 def settings_to_message(settings: ContainerSettings) -> dp.ContainerAllocateResponse:
-    """Convert settings to a ContainerAllocateResponse."""
+    """Convert ``ContainerSettings`` to a ContainerAllocateResponse."""
     message = dp.ContainerAllocateResponse(
         envs=settings.envs,
         mounts=[
@@ -157,6 +157,9 @@ def _typed_devices(settings: ContainerSettings) -> Iterator[dp.TypedDevice]:
 
 
 def settings_to_bytes(settings: ContainerSettings) -> bytes:
-    """Encode settings as a ContainerAllocateResponse; equal settings have equal bytes."""
+    """Encode ``ContainerSettings`` as a ContainerAllocateResponse.
+
+    Equal settings have equal bytes.
+    """
     # Deterministic, because the bytes are part of the checkpoint and of its checksum.
     return settings_to_message(settings).SerializeToString(deterministic=True)

@@ -58,10 +58,10 @@ class FieldError:
     """Value as JSON data, or ``OMITTED``."""
     detail: str = ""
     declared: bool = False
-    """True for a declared rule: a tag in the API's Go types (``ValidateDeclaratively``).
+    """True if the rule is a validation tag in the API's Go types, such as ``+k8s:maxItems``.
 
-    Errors of declared rules come after all other errors. Their paths are in terms of the API
-    version of the request.
+    The API server lists the errors of these rules last (``ValidateDeclaratively``). Their field
+    paths are those of the API version in the request.
     """
 
     @property
@@ -130,10 +130,7 @@ def too_many(field: str, number: int, most: int) -> FieldError:
 
 
 def declared(errors: Iterable[FieldError]) -> Errors:
-    """Yield copies of these errors with ``declared=True``.
-
-    This field marks an error whose rule is a tag in the API's Go types.
-    """
+    """Yield copies of these errors with ``declared=True`` (``FieldError.declared``)."""
     for each in errors:
         yield attrs.evolve(each, declared=True)
 

@@ -4,8 +4,8 @@ Each check yields one error per broken rule; ``at`` is the path of the field. Th
 ``k8s.io/apimachinery/pkg/api/validate/content`` and ``pkg/apis/resource/validation`` (v1.37).
 Lengths are in bytes of UTF-8, except in ``declared_driver_name``.
 
-Some rules of Kubernetes are tags in the API's Go types. The functions ``declared_…`` check fields
-with such a rule, and mark their errors (``FieldError.declared``).
+Some rules of Kubernetes are validation tags in the API's Go types, such as ``+k8s:format``. The
+functions ``declared_…`` check these rules. Their errors have ``FieldError.declared`` set to True.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def short_name(at: str, text: str) -> Errors:
 
 
 def declared_short_name(at: str, text: str) -> Errors:
-    """Check a DNS label, such as a counter name. The rule is a tag in the API's Go types."""
+    """Check a DNS label, such as a counter name. The rule is a validation tag of the API."""
     return declared(invalid(at, text, each) for each in _label_faults(text))
 
 
@@ -171,7 +171,7 @@ def long_name(at: str, text: str) -> Errors:
 
 
 def declared_long_name(at: str, text: str) -> Errors:
-    """Check a DNS subdomain, such as a class name. The rule is a tag in the API's Go types."""
+    """Check a DNS subdomain, such as a class name. The rule is a validation tag of the API."""
     return declared(invalid(at, text, each) for each in _subdomain_faults(text))
 
 
@@ -199,7 +199,7 @@ def driver_name(at: str, text: str) -> Errors:
 
 
 def declared_driver_name(at: str, text: str) -> Errors:
-    """Check a driver name of at most 63 characters. The rule is a tag in the API's Go types."""
+    """Check a driver name of at most 63 characters. The rule is a validation tag of the API."""
     if not text:
         yield from declared([required(at)])
         return
@@ -221,7 +221,7 @@ def pool_name(at: str, text: str) -> Errors:
 
 
 def declared_pool_name(at: str, text: str) -> Errors:
-    """Check a pool name. The rule is a tag in the API's Go types."""
+    """Check a pool name. The rule is a validation tag of the API."""
     if not text:
         yield from declared([required(at)])
         return

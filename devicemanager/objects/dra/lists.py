@@ -29,7 +29,7 @@ def bounded(
 ) -> Errors:
     """Check that a list has at most ``most`` items, then check the items.
 
-    ``is_declared``: True if the limit is a tag in the API's Go types (``FieldError.declared``).
+    ``is_declared``: True if the limit is a validation tag of the API (``FieldError.declared``).
     """
     if values and len(values) > most:
         yield _with(too_many(at, len(values), most), is_declared)
@@ -46,11 +46,12 @@ def unique(
     *,
     is_declared: bool = True,
 ) -> Errors:
-    """Check the length of a list, its items, and that the keys of its items differ.
+    """Check the length of a list and each item, and that no two items have the same key.
 
-    ``most``: maximum length; None for any length. ``is_declared``: True if these rules are tags in
-    the API's Go types (``FieldError.declared``). The error for a duplicate item shows the whole
-    item if ``is_declared`` is True, otherwise only its key.
+    ``most``: maximum length; None for any length. ``key`` returns the key of an item.
+    ``is_declared``: True if the maximum length and the unique keys are validation tags of the API
+    (``FieldError.declared``). If so, the error for a duplicate shows the whole item, otherwise only
+    its key.
     """
     values = values or ()
     if most is not None and len(values) > most:

@@ -36,7 +36,7 @@ _MAX_CONSUMED_SETS: Final = 2
 _MAX_TAINTS: Final = 16
 _MAX_CONDITIONS: Final = 4
 MAX_KEY: Final = 63 + 1 + 32
-"""Maximum length of an attribute name: domain, ``/`` and name."""
+"""Maximum length of an attribute name in characters: domain, ``/`` and name."""
 _IMMUTABLE: Final = "field is immutable"
 _TRUE: Final = "must be either unset or set to true"
 
@@ -296,7 +296,10 @@ def _none(at: str, value: Any) -> Errors:
 
 
 def binding(at: str, value: _Object) -> Errors:
-    """Check ``bindingConditions`` and ``bindingFailureConditions`` of a device or a result."""
+    """Check the fields ``bindingConditions`` and ``bindingFailureConditions``.
+
+    ``value``: a device of a slice, or an allocation result of a claim.
+    """
     wanted = value.get("bindingConditions") or []
     failures = value.get("bindingFailureConditions") or []
     where, other = f"{at}.bindingConditions", f"{at}.bindingFailureConditions"

@@ -73,10 +73,10 @@ def _source(item: Mapping[str, object], check_subdomain: CheckName) -> str | Non
 
 
 def read_container_claims(resources: object) -> tuple[tuple[str, str], ...]:
-    """Return ``resources.claims`` of a container: pairs of claim name and request.
+    """Return ``resources.claims`` of a container: pairs of claim name and request name.
 
-    The request is empty if the container names none. Raises FieldError with a path below
-    ``resources``.
+    The request name is empty if the container uses all requests of the claim. Raises FieldError
+    with a path below ``resources``.
     """
     if not isinstance(resources, Mapping):
         return ()
@@ -112,7 +112,7 @@ class ExtendedClaim(NamedTuple):
 
     name: str | None
     requests: tuple[tuple[ContainerName, ResourceName, str], ...]
-    """Container, resource and request of each entry in ``requestMappings``."""
+    """One tuple for each entry in ``requestMappings``: names of container, resource and request."""
 
 
 def read_extended_resource_claim(status: object) -> ExtendedClaim:

@@ -101,7 +101,7 @@ class _Shape:
     nodes: int = 0
     open_collections: list[_Collection] = attrs.field(factory=list)
     sizes: dict[str, int | None] = attrs.field(factory=dict)
-    """Number of nodes by anchor; None while the end of the anchor's value has not been read."""
+    """Anchor → number of YAML nodes in its value; None until the end of the value is read."""
 
     def scalar(self, event: Any) -> None:
         keys = self._enter(event)

@@ -71,7 +71,7 @@ def wrong_type(field: str, expected: str, value: object) -> FieldError:
 def shown(value: object) -> str:
     """Return a value as one line of text, cut if it is long.
 
-    A string is in quotes. Any other value is as ``described`` returns it.
+    A string is in quotes. Any other value is described, for example as ``a mapping``.
     """
     text = json.dumps(value[:_MAX_VALUE]) if isinstance(value, str) else described(value)
     return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."

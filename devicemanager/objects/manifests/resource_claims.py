@@ -1,9 +1,9 @@
 """Read ResourceClaims of ``resource.k8s.io`` from a dict, YAML text, a path, or an object of the
 package ``kubernetes``.
 
-v1, v1beta2 and v1beta1 are accepted and converted to v1. All versions have the same status. In
-v1beta1, the fields of ``exactly`` are directly in the request (``pkg/apis/resource/v1beta1``,
-v1.36).
+v1, v1beta2 and v1beta1 are accepted and converted to v1. The fields of ``status`` are the same in
+all three versions. In v1beta1, the fields of ``exactly`` are directly in the request
+(``pkg/apis/resource/v1beta1``, v1.36).
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _EXPECTED = "invalid ResourceClaim: expected a dict, YAML text, a path or a clie
 
 
 def read_resource_claims(source: ClaimSources) -> tuple[JsonClaim, ...]:
-    """Return the ResourceClaims of ``source`` in v1, in order.
+    """Return the ResourceClaims of ``source`` in v1, in the order of ``source``.
 
-    Documents of other kinds in YAML are ignored. Raises ManifestError with one line: name of the
+    In YAML, documents of other kinds are ignored. Raises ManifestError with one line: name of the
     claim, field and reason.
     """
     return tuple(map(as_v1, _documents(source)))

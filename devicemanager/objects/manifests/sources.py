@@ -51,7 +51,7 @@ def text_of(source: str | Path) -> str:
 
 
 def read(path: Path) -> str:
-    """Return the text of a file. Raises ManifestError, without the file's name, if that fails."""
+    """Return the text of a file. Raises ManifestError, which does not name the file, on failure."""
     try:
         data = read_regular(path, MAX_SIZE)
     except NotRegular as error:

@@ -303,10 +303,10 @@ def _read_state(found: Mapping[str, Any]) -> State:
 
 
 def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
-    """Read the device IDs in ``allocatedResourcesStatus``, by container and resource.
+    """Return the allocated devices in a pod's status: container → resource → device IDs.
 
-    Return an empty dict if the API server does not store that field (feature gate
-    ResourceHealthStatus).
+    They are read from ``allocatedResourcesStatus`` of each container. The result is empty if the
+    API server does not store this field (feature gate ResourceHealthStatus).
     """
     found: dict[str, dict[str, list[str]]] = {}
     for container in status.get("containerStatuses") or ():
@@ -319,9 +319,10 @@ def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str
 
 
 def with_allocated(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the Pod object ``found``, but with the CPU and memory of its status in its spec.
+    """Return the Pod object ``found`` with the CPU and memory amounts of its status.
 
-    While a resize of the pod is not complete, the status has other amounts than the spec.
+    These amounts replace the amounts in the spec of the pod. Until a resize of the pod is complete,
+    spec and status have different amounts.
     """
     listed = found["status"].get("containerStatuses") or ()
     listed = [*listed, *(found["status"].get("initContainerStatuses") or ())]

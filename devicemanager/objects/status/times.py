@@ -30,7 +30,7 @@ def micro_timestamp(seconds: float) -> str:
 def seconds_of(text: object) -> float | None:
     """Parse a ``metav1.Time`` or ``MicroTime`` into seconds since the epoch.
 
-    Return None for any other value.
+    Return None if ``text`` is not a string with an ISO 8601 time.
     """
     if not isinstance(text, str):
         return None

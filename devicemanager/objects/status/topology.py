@@ -1,6 +1,7 @@
 """NodeResourceTopology objects (``topology.node.k8s.io/v1alpha2``) for NUMA-aware schedulers.
 
-For each NUMA node, an object has the number of all devices and the number of free devices.
+An object describes one node. For each NUMA node and resource, it has the number of all devices, of
+healthy devices, and of free healthy devices.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _POLICIES = {
 
 @attrs.frozen
 class PlacedDevice:
-    """Device with the values that a scheduler needs: resource, NUMA nodes, health and use."""
+    """Device with the values that a scheduler needs: its resource, its NUMA nodes, whether it is
+    healthy, and whether it is free."""
 
     resource: str
     nodes: tuple[int, ...]

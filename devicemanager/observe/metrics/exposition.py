@@ -20,8 +20,8 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 def text_of(collector: Collector) -> bytes:
     """Render the metrics of a collector as Prometheus text. Omit families without values.
 
-    ``prometheus_client`` adds ``_total`` to the name of each counter in its HELP and TYPE lines.
-    Some of the kubelet's counters have no such suffix, so the suffix is removed from these lines.
+    ``prometheus_client`` writes the name of every counter with the suffix ``_total`` in HELP and
+    TYPE lines. For a counter without this suffix in the kubelet, the suffix is removed again.
     """
     # The kubelet omits a metric without values, but the library would show its HELP and TYPE.
     families = [family for family in collector.collect() if family.samples]

@@ -88,10 +88,10 @@ def of_claims(drivers: Iterable[Iterable[str]]) -> Iterator[Metric]:
 
 
 def of_skips(skips: Iterable[tuple[str, str, int]]) -> Iterator[Metric]:
-    """Yield the counters of skipped calls. The kubelet does not make these calls to a DRA driver,
-    because the driver's devices do not need them.
+    """Yield the counters of RPCs that the kubelet skips, because the driver's devices do not need
+    them.
 
-    ``skips`` has tuples of RPC, driver and number of skipped calls.
+    ``skips`` has tuples of RPC, DRA driver and number of skipped calls.
     """
     by_rpc: dict[str, list[tuple[dict[str, str], float]]] = {}
     for rpc, driver, count in skips:
@@ -149,11 +149,10 @@ def of_pod_resources(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
 
 
 def of_pods_api(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
-    """Yield the counters of calls to the Pods API, and of events that ended a watch because its
-    queue was full.
+    """Yield the counters of the Pods API: its calls, and its dropped watch events.
 
-    ``counts`` maps pairs of metric name and status code to the number of calls. For the number of
-    events, the status code is empty.
+    An event is dropped, and its watch ends, if the queue of the watch is full. ``counts`` maps
+    pairs of metric name and status code to numbers. For dropped events, the code is empty.
     """
     by_name: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for (name, code), count in counts.items():
@@ -196,8 +195,9 @@ def of_resources(
 ) -> Iterator[Metric]:
     """Yield the start times of containers, and gauges that report errors of the scrape.
 
-    ``started`` has pairs: a tuple of container, pod and namespace, and the start time. ``errors``
-    has the names of the gauges for errors. These gauges are always 0, which means success.
+    ``started`` has pairs ``((container, pod, namespace), time)``, with the start time in seconds
+    since the epoch. ``errors`` has the names of the gauges that report errors. These gauges are
+    always 0, which means success.
     """
     yield _gauge(
         "container_start_time_seconds",

@@ -47,9 +47,9 @@ class Reader:
     """Counter of a kubelet's events and calls. It counts from its creation until ``close``.
     Thread-safe.
 
-    Publishing threads only queue events and calls; ``read`` counts them. When the queue is long,
-    ``wake`` is called on a publishing thread. ``wake`` must return immediately, and make another
-    thread call ``read`` soon.
+    The threads that publish events and calls only append them to a queue, and ``read`` counts
+    them. When 1000 items are queued, one of these threads calls ``wake``. This function must return
+    immediately, and make another thread call ``read`` soon.
     """
 
     def __init__(self, kubelet: MockKubelet, wake: Callable[[], None] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Counters and histograms of one kubelet instance."""
+"""Counters and histograms of the events and calls of one kubelet instance."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ class Histogram:
 
 @attrs.frozen
 class Registered:
-    """Observation of a Register call, accepted or not."""
+    """Data of a Register call for ``Tally.add``. The kubelet can have accepted or rejected it."""
 
     resource: str
 
 
 @attrs.frozen
 class Allocated:
-    """Observation of a finished Allocate call, successful or not."""
+    """Data of a finished Allocate call for ``Tally.add``. The call can have succeeded or failed."""
 
     resource: str
     seconds: float
@@ -86,7 +86,7 @@ class Allocated:
 
 @attrs.frozen
 class Admitted:
-    """Observation of a finished admission."""
+    """Data of a finished admission for ``Tally.add``."""
 
     seconds: float
     containers: int
@@ -97,7 +97,7 @@ class Admitted:
 
 @attrs.frozen
 class Prepared:
-    """Observation of a finished PrepareResources or UnprepareResources of a pod."""
+    """Data of a finished operation on the ResourceClaims of a pod, for ``Tally.add``."""
 
     operation: str
     """``PrepareResources`` or ``UnprepareResources``."""
@@ -107,7 +107,7 @@ class Prepared:
 
 @attrs.frozen
 class DriverCalled:
-    """Observation of a finished call to a DRA driver."""
+    """Data of a finished call to a DRA driver, for ``Tally.add``."""
 
     driver: str
     rpc: str
@@ -119,7 +119,7 @@ Observation = Registered | Allocated | Admitted | Prepared | DriverCalled
 
 
 class Tally:
-    """Counts and histograms of observations. Not thread-safe.
+    """Counts and histograms of a kubelet's events and calls. Not thread-safe.
 
     The arguments describe the Topology Manager. ``aligns``: True for any policy except ``none``.
     ``guarantees``: True for the policy ``single-numa-node``. ``per_pod``: True for the scope
@@ -139,13 +139,13 @@ class Tally:
         self.aligned = 0
         self.not_aligned = 0
         self.prepared: dict[tuple[str, bool], Histogram] = {}
-        """Durations in seconds. A key is a pair: the operation, and True if the operation
-        failed."""
+        """Durations of operations on ResourceClaims, in seconds. A key is a pair: the operation,
+        and True if it failed."""
         self.driver_calls: dict[tuple[str, str, str], Histogram] = {}
-        """Durations in seconds, by driver, RPC and status code."""
+        """Durations of calls to DRA drivers, in seconds, by driver, RPC and status code."""
 
     def add(self, observation: Observation) -> None:
-        """Add one observation to the counts."""
+        """Count one event or call."""
         match observation:
             case Registered(resource):
                 self.registrations[self._label(resource, self.registrations)] += 1

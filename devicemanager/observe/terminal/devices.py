@@ -1,4 +1,4 @@
-"""Rows of devices: either strips of cells by NUMA node, or one row per device with its
+"""Rows of devices: either a row of cells per NUMA node, or a row per device with its
 containers."""
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _COUNTED = (
 
 @attrs.frozen
 class _Strip:
-    """Devices of one resource on one NUMA node, or some of these devices if there are many."""
+    """Row of cells: the devices of a resource on a NUMA node, or some of them if they are many."""
 
     resource: ResourceView
     node: int | None
     numbers: Sequence[int]
     is_first: bool
-    """True for the first strip of the resource."""
+    """True for the first row of the resource."""
     is_part: bool
 
 
 def cells(view: NodeView, shown: Shown, width: int) -> Rows[_Strip]:
-    """Return strips of cells, which show the states of devices as characters.
+    """Return rows of cells. A cell is a character that shows the state of a device.
 
-    Each NUMA node of each resource has a strip. A strip in the overview shows only the shares of
-    the states if it has more devices than cells. If the pane fills the screen, such a strip is
-    divided into several strips, in which each device has a cell.
+    In the overview, each NUMA node of each resource has one row. If the row has too few cells for
+    the devices, its cells show the proportions of the states. If the pane fills the screen, each
+    device has a cell, and a NUMA node can have several rows.
     """
     # The overview has one line per NUMA node, so that all resources fit on a screen.
     step = _cells_width(width) if shown.whole else None

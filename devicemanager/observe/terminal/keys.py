@@ -55,7 +55,7 @@ class ScreenState:
     below the visible rows."""
     filter: str = ""
     typing: bool = False
-    """True while keys are added to the filter."""
+    """True while the user types the filter."""
     paused: bool = False
     """True while the view is not updated."""
     help: bool = False
@@ -63,7 +63,7 @@ class ScreenState:
 
 
 def keys(data: bytes) -> Iterator[str]:
-    """Yield the pressed keys. ``data`` has the bytes that one read from the terminal returned.
+    """Yield the pressed keys. ``data`` has the bytes that ``Terminal.read`` returned.
 
     A key is a character, or a name such as ``up``. An unknown escape sequence has the name
     ``unknown``.
@@ -94,8 +94,9 @@ def _sequence_length(text: str) -> int:
 def pressed(
     state: ScreenState, key: str, page: int, last: int, panes: Sequence[Pane] = NODE_PANES
 ) -> ScreenState:
-    """Return the state after a key. ``page`` is the number of rows that PageDown scrolls, ``last``
-    the greatest possible offset. The keys 1, 2, … select one of the ``panes``."""
+    """Return the state of the screen after a key is pressed. ``page`` is the number of rows that
+    PageDown scrolls. ``last`` is the greatest possible offset. The keys 1, 2, … select one of the
+    ``panes``."""
     # Checked first, because letters are not commands while the user types a filter.
     if state.typing:
         return _typed(state, key)

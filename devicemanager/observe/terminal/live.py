@@ -77,7 +77,8 @@ terminal is gone, any other exception for a bug."""
 
 
 class LiveView:
-    """Live view on a terminal, drawn by a separate thread from ``start`` to ``close``."""
+    """Live view on a terminal. ``start`` starts the thread that draws the view, and ``close`` ends
+    this thread."""
 
     def __init__(
         self,
@@ -90,9 +91,10 @@ class LiveView:
         colored: bool = True,
         glyphs: Glyphs = UNICODE,
     ) -> None:
-        """Create a view without starting it. ``get_view`` returns the current view of the node and
-        must not block. ``ended`` is called at most once, on the view's thread, after the terminal
-        is restored. Without ``lines`` no events are shown. ``about`` is shown below the help."""
+        """Create a view without starting it. ``get_view`` returns the data to show, and must not
+        block. ``ended`` is called at most once, on the view's thread, after the terminal is
+        restored. ``lines``: the event log; None to show no events. ``about``: lines to show below
+        the help."""
         self.terminal = terminal
         self.notice = ""
         """A message of the program, for the second line of the screen; empty for no message."""

@@ -39,9 +39,9 @@ NODE_PANES: Final = (
     Pane.DRIVERS,
     Pane.CLAIMS,
 )
-"""Panes of one node, in the order of their keys."""
+"""Panes of one node. The keys 1, 2, … select them in this order."""
 CLUSTER_PANES: Final = (Pane.NODES, Pane.RESOURCES, Pane.EVENTS)
-"""Panes of a cluster, in the order of their keys."""
+"""Panes of a cluster. The keys 1, 2, … select them in this order."""
 
 
 @attrs.frozen

@@ -35,7 +35,7 @@ _ALL = "0            all panes{others}; Escape also removes the filter\n"
 
 
 class Subject(Protocol):
-    """A view, with the names, titles and rows of its panes."""
+    """Content of the screen for a view: its panes, with their titles and rows."""
 
     @property
     def panes(self) -> Sequence[Pane]:
@@ -43,7 +43,8 @@ class Subject(Protocol):
 
     @property
     def columns(self) -> Sequence[Sequence[Pane]]:
-        """Panes of the overview. On a wide screen, each inner sequence is a column."""
+        """Panes of the overview, as one sequence per column. A narrow screen shows all panes in one
+        column."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -64,7 +65,8 @@ class Subject(Protocol):
         """Return the line that explains the glyphs. It is shown below the help."""
 
     def title(self, pane: Pane, glyphs: Glyphs) -> Text:
-        """Return the text after a pane's name. It is empty or ends with a space."""
+        """Return the text to show after a pane's name, such as device counts. It is empty or ends
+        with a space."""
 
     def rows(self, pane: Pane, shown: Shown, width: int) -> Rows[Any]:
         """Return the rows of a pane that is ``width`` cells wide."""

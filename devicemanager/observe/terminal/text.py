@@ -1,8 +1,8 @@
 """Fit texts to a number of cells on the terminal, even if their content is hostile.
 
-Names and messages come from plugins and manifests, so they must not control the terminal. A
-character in a row or column must also not be wider than its counted width, nor combine with the
-previous character, nor reverse the direction of the line. Such characters are shown as escapes.
+Names and messages come from plugins and manifests, so they must not control the terminal or disturb
+a column. Four kinds of characters are shown as escapes: those that control the terminal, those that
+can be wider than expected, those that combine with the previous character, and right-to-left ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _LAST_PLAIN = 0xFFFF
 
 @attrs.frozen
 class Glyphs:
-    """Characters for one kind of terminal. States of devices differ in shape, not only in color."""
+    """Characters for one kind of terminal. Each state of a device has its own character, so states
+    differ even without color."""
 
     states: Mapping[DeviceState, str]
     ellipsis: str

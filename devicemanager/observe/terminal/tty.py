@@ -7,7 +7,8 @@ Three problems make this hard:
   checks that this process is in the foreground.
 * A write can block forever, after Ctrl-S or if the reader of a pseudo-terminal stops reading.
   Restoring the terminal must not wait for such a write longer than ``_PATIENCE``.
-* A signal handler can interrupt any line, even while its thread holds the lock.
+* A signal handler can interrupt its thread anywhere, even while the thread holds the lock of a
+  ``Terminal``.
 
 Output bypasses ``sys.stdout``: a thread that blocks in ``sys.stdout`` holds a lock that the
 interpreter needs to exit.
@@ -34,8 +35,8 @@ _PATIENCE = 1.0
 
 
 def is_foreground(descriptor: int) -> bool:
-    """True if this process may draw on the terminal and read from it. False after ``&`` or
-    ``bg``."""
+    """True if this process may draw on the terminal and read from it. False if the shell runs the
+    process in the background, as after ``bg``."""
     try:
         return os.tcgetpgrp(descriptor) == os.getpgrp()
     except OSError:
@@ -45,15 +46,15 @@ def is_foreground(descriptor: int) -> bool:
 
 
 class Terminal:
-    """A terminal at an output and an input descriptor. Thread-safe; may be used in a signal
-    handler.
+    """A terminal, with one file descriptor for output and one for keys. Thread-safe; may be used in
+    a signal handler.
 
     ``enter`` and ``leave`` may be called in any order and any number of times.
     """
 
     def __init__(self, output: int, input_: int | None, encoding: str = "utf-8") -> None:
-        """Create the object without changing the terminal. Keys are read from ``input_``, if it is
-        not None."""
+        """Create the object without changing the terminal. ``output`` and ``input_`` are file
+        descriptors. If ``input_`` is None, no keys are read."""
         self.input = None if input_ is None else _reopened(input_)
         self._given_input = input_
         self.output = output
@@ -81,8 +82,8 @@ class Terminal:
         return (width or 80, height or 24)
 
     def enter(self) -> None:
-        """Take over the terminal if this process is in the foreground. Raises OSError if the
-        terminal is gone."""
+        """Take over the terminal. Does nothing if this process is in the background. Raises OSError
+        if the terminal is gone."""
         with self._lock:
             if self._entered or self._given_up or not is_foreground(self.output):
                 return

@@ -1,10 +1,10 @@
 """Views: immutable values that describe a node, and the builders of these values.
 
 Theory of operation. A builder is called repeatedly (``refresh``) and returns the current view.
-``delta`` compares two views of the same builder.
+``delta`` compares two views that the same builder has returned.
 
 In:  the sources that the builders read:
-     ``KubeletView``         a ``MockKubelet``: one snapshot, its pods, events and calls;
+     ``KubeletView``         a ``MockKubelet``: its devices, pods, claims, events and calls;
      ``PodResourcesView``    List and GetAllocatableResources responses of any kubelet;
      ``ClusterViewBuilder``  the nodes of a cluster in this process.
 Out: a ``NodeView`` or a ``ClusterView`` (``values``, ``cluster``).
@@ -14,7 +14,7 @@ Invariants:
   the same object (``reuse``). If nothing has changed, the whole view is the same object.
 * Devices are not stored as objects, because a node can have 10,000 devices. Each of their
   properties is a tuple (a column), and the number of a device is its index in these tuples.
-* A kubelet's lock is held for one step at a time, so admissions are not delayed.
+* A kubelet's lock is held only for short steps, so admissions are not delayed.
 * The package does not draw, open sockets or change the kubelet.
 
 Start reading at ``values``. ``kubelet`` shows how the parts are combined, and ``devices`` is the

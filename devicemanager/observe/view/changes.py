@@ -1,5 +1,8 @@
-"""Find the differences between two views of the same builder. Comparing objects by identity makes
-this fast for large nodes."""
+"""Find the differences between two views of a node. Both views must come from the same builder.
+
+A builder reuses the objects of unchanged parts. Therefore most parts are compared only by identity,
+which is fast even for large nodes.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class _Faults(Protocol):
 
 
 class ObservedNode(Protocol):
-    """The members of a node that a view needs. ``ClusterNode`` documents them."""
+    """The properties and methods of ``ClusterNode`` that a view needs."""
 
     @property
     def kubelet(self) -> _Kubelet: ...
@@ -96,8 +96,9 @@ class ClusterViewBuilder:
         nodes: Callable[[], Mapping[str, ObservedNode]],
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Create a builder. ``source`` is the URL of the cluster, ``nodes`` returns the current
-        nodes by name, and ``now`` the time in seconds."""
+        """Create a builder. ``source`` is the URL of the cluster. ``nodes`` returns the current
+        nodes by name. ``now`` returns a time in seconds, which is used only to measure durations.
+        """
         self._source = source
         self._nodes = nodes
         self._now = now

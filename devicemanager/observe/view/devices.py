@@ -1,9 +1,10 @@
-"""Build the device columns of a resource from its device list and the ledger's allocations.
+"""Build the view of a resource from its device list and the kubelet's device allocations.
 
-The ledger maps pods to devices. ``Holders`` is the inverse map from devices to containers, updated
-pod by pod. ``Layouts`` reuses the layout of a resource while its device IDs and NUMA nodes are
-unchanged. ``resource_view`` combines both. The first of these cases that applies is the state of a
-device:
+The kubelet stores the devices of each pod. ``Holders`` stores the inverse: the containers of each
+device. ``Layouts`` reuses the layout of a resource while its device IDs and NUMA nodes are
+unchanged. ``resource_view`` builds the view from ``Holders``, ``Layouts`` and the device list.
+
+The state of a device is the first of these that applies:
 
 1. GONE: its plugin has disconnected, or no longer lists the device.
 2. UNHEALTHY: the device is listed as unhealthy, whether it is in use or not.
@@ -117,9 +118,11 @@ class Layouts:
     def of(
         self, resource: ResourceName, device_index: DeviceIndex, others: Mapping[str, Nodes]
     ) -> Layout:
-        """Return the layout of a resource: first the listed devices, then those in ``others``.
+        """Return the layout of a resource: first the devices that the plugin lists, then those in
+        ``others``.
 
-        ``others``: NUMA nodes, by device ID, of allocated devices that the plugin does not list.
+        ``others`` has the allocated devices that the plugin does not list. It maps their IDs to
+        their NUMA nodes.
         """
         before = self._latest.get(resource)
         if before is not None and before[0] is device_index and before[1] == others:
@@ -144,10 +147,10 @@ def _layout(device_index: DeviceIndex, others: Mapping[str, Nodes]) -> Layout:
 
 
 def by_node(numa: Iterable[Nodes]) -> dict[int | None, tuple[int, ...]]:
-    """Return device numbers (positions in ``numa``) by NUMA node.
+    """Return a mapping from each NUMA node to the numbers of its devices (positions in ``numa``).
 
-    A device on several nodes is listed only under the lowest of them. The key None has the devices
-    without a valid NUMA node.
+    A device on several nodes appears only under the lowest of them. Devices without a valid NUMA
+    node have the key None.
     """
     members: dict[int | None, list[int]] = {}
     for number, nodes in enumerate(numa):

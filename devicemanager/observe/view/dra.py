@@ -23,8 +23,8 @@ class Dra:
     """Builder of the DRA part of a view. Not thread-safe."""
 
     def __init__(self, status: Callable[[], DraStatus]) -> None:
-        """Create a builder. ``status`` returns the current drivers, claims and slices. It can raise
-        RequestError."""
+        """Create a builder. ``status`` returns the current drivers, claims and slices. While the
+        kubelet is stopped, it can raise RequestError or StartError."""
         self._status = status
         self._shown = DraStatus()
 

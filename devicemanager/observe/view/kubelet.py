@@ -34,8 +34,7 @@ LATEST_EVENTS = 200
 class KubeletView:
     """Builder of views of one mock kubelet. Thread-safe.
 
-    It takes the kubelet's lock for one short step per resource, plugin and pod, so admissions
-    are not delayed.
+    It holds the kubelet's lock only for short steps, so admissions are not delayed.
     """
 
     def __init__(self, kubelet: MockKubelet) -> None:

@@ -27,7 +27,7 @@ _Key = tuple[str | None, str]
 
 
 class Plugins:
-    """Builder of the plugin views in the view of a node."""
+    """Builder of the field ``NodeView.plugins``."""
 
     def __init__(self, calls: CallLog) -> None:
         self._log = calls
@@ -37,8 +37,8 @@ class Plugins:
         self._views: tuple[PluginView, ...] = ()
 
     def refresh(self, snapshot: ManagerSnapshot | None) -> tuple[PluginView, ...]:
-        """Return the plugins in a snapshot of the device manager, reusing the objects of unchanged
-        plugins. Without a snapshot, because the kubelet is stopped, return an empty tuple."""
+        """Return the views of all plugins, reusing the objects of unchanged plugins. ``snapshot``
+        is None while the kubelet is stopped; the result is then empty."""
         self._read_calls()
         before = {(view.resource, view.endpoint, view.stream): view for view in self._views}
         views = [

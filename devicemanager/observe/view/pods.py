@@ -23,19 +23,19 @@ _Facts = tuple[AllocatedByContainer, PodClaims, tuple[object, ...]]
 
 
 class Pods:
-    """Builder of the pod descriptions in a view. Not thread-safe."""
+    """Builder of the field ``NodeView.pods``. Not thread-safe."""
 
     def __init__(self, store: PodStore, claims_of: Callable[[str], PodClaims]) -> None:
         """Create a builder. ``claims_of`` takes a pod's UID and returns the devices of the pod's
-        resource claims. It is called only for pods that name a claim."""
+        claims: container → claim → devices. It is called only for pods that name a claim."""
         self._store = store
         self._claims_of = claims_of
         self._latest: dict[PodUid, tuple[_Facts, PodInfo]] = {}
         self._shown: tuple[PodInfo, ...] = ()
 
     def refresh(self, held: Mapping[PodUid, AllocatedByContainer]) -> tuple[PodInfo, ...]:
-        """Return the descriptions of all pods. ``held`` has the devices that are allocated to each
-        pod. If no pod has changed, return the previous tuple."""
+        """Return the descriptions of all pods. If no pod has changed, return the same tuple as the
+        last time. ``held`` maps the UIDs of pods to their allocated devices."""
         # A new dict, so that deleted pods are removed.
         before, self._latest = self._latest, {}
         for record in self._store.records():

@@ -1,8 +1,8 @@
-"""Immutable values that a node's view consists of.
+"""The parts of a node's view. All are immutable.
 
 Devices are stored in columns: each property is a tuple, and the number of a device is its index.
-Creating 10,000 device objects would take longer than the rest of a refresh. ``ResourceView.device``
-creates one device object on demand.
+Creating 10,000 device objects for each view would be slow. ``ResourceView.device`` creates one
+device object on demand.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class DeviceState(StrEnum):
-    """State of a device in a view. A device that is unhealthy or gone can still be allocated."""
+    """State of a device in a view. A device that is UNHEALTHY or GONE can still be allocated."""
 
     FREE = "free"
     ALLOCATED = "held"
@@ -73,19 +73,19 @@ class Holder:
 
 @attrs.frozen(eq=False)
 class Layout:
-    """Devices of a resource and their NUMA nodes. The object is reused until a device or its NUMA
-    nodes change.
+    """Device IDs of a resource, and the NUMA nodes of these devices. If nothing has changed, a new
+    view reuses the object of the previous view.
 
-    Listed devices come first, sorted by ID. Devices that are allocated but not listed follow.
+    The devices that the plugin lists come first, sorted by ID. Allocated devices that it no longer
+    lists follow.
     """
 
     ids: tuple[str, ...]
     numa: tuple[tuple[int, ...] | None, ...]
-    """NUMA nodes of each device, as advertised by the plugin; None for a device without
-    topology."""
+    """NUMA nodes of each device, in the order of ``ids``; None for a device without topology."""
     by_node: Mapping[int | None, tuple[int, ...]]
-    """Device numbers by NUMA node. A device on several nodes is listed only under the lowest of
-    them. The key None has the devices without a valid NUMA node."""
+    """Mapping from each NUMA node to the numbers of its devices. A device on several nodes appears
+    only under the lowest of them. Devices without a valid NUMA node have the key None."""
 
 
 @attrs.frozen
@@ -95,7 +95,8 @@ class DeviceView:
     id: str
     state: DeviceState
     health: str
-    """Health as advertised by the plugin; empty for a device that is not listed."""
+    """Health as advertised by the plugin; empty if the device is not listed, and in views from
+    PodResources."""
     numa: tuple[int, ...] | None
     holders: tuple[Holder, ...] = ()
     """Containers to which the device is allocated. Several containers of one pod can reuse the
@@ -115,11 +116,10 @@ class ResourceView:
     layout: Layout
     states: tuple[DeviceState, ...]
     health: tuple[str, ...] = attrs.field(repr=False)
-    """Health of each listed device. Shorter than ``states`` if devices are allocated but not
-    listed."""
+    """Health of each device that the plugin lists. Devices that it no longer lists have no item,
+    so this tuple can be shorter than ``states``. Empty in views from PodResources."""
     holders: Mapping[str, tuple[Holder, ...]] = attrs.field(repr=False)
-    """Mapping from the IDs of devices that are allocated, or being allocated, to their
-    containers."""
+    """Containers of each device that is allocated or being allocated, by device ID."""
 
     def device(self, number: int) -> DeviceView:
         """Return the view of one device by its number."""
@@ -179,8 +179,8 @@ class PluginView:
 
 @attrs.frozen
 class NodeView:
-    """View of a whole node at one moment. Parts that have not changed since the previous view are
-    reused objects."""
+    """View of a whole node at one moment. An unchanged part is the same object as in the previous
+    view."""
 
     revision: int
     """Number that increases with each change of the node."""
@@ -200,7 +200,8 @@ class NodeView:
     """Plugins, sorted by resource; the serving plugin of a resource is first. None if the source
     does not report plugins."""
     pods: tuple[PodInfo, ...] = ()
-    """Pods, in order of arrival."""
+    """Pods, in the order of their arrival at the kubelet. In views from PodResources, in the order
+    of the response."""
     dra: DraStatus = attrs.field(factory=DraStatus)
     """DRA drivers, ResourceClaims and ResourceSlices; empty if the source reports none."""
     events: tuple[Event, ...] | None = None

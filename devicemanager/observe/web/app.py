@@ -35,9 +35,10 @@ class WebApplication(HttpApplication):
         control: OperationRouter | None = None,
         open_paths: tuple[str, ...] = (),
     ) -> None:
-        """Create the application. ``failed`` is called with one line about a bug, ``closing`` when
-        the server stops. ``control`` serves the control API, if it is enabled. Requests for
-        ``open_paths`` are accepted with any header Host, because their responses reveal nothing."""
+        """Create the application. ``failed`` is called with one line about each internal error.
+        ``closing`` is called when the server stops. ``control`` serves the control API; None if it
+        is not enabled. ``open_paths`` are prefixes of paths. Requests for these paths are accepted
+        with any Host and Origin headers."""
         self._gate = gate
         self._open_paths = open_paths
         self._failed = failed
@@ -58,7 +59,7 @@ class WebApplication(HttpApplication):
         await self._router(scope, receive, send)
 
     def close(self) -> None:
-        """End all streams, because the server stops."""
+        """End all streams. Call it when the server stops."""
         self._closing()
         if self._control is not None:
             self._control.close()

@@ -58,8 +58,8 @@ def checks_of(kubelet: MockKubelet) -> tuple[Check, ...]:
 
 
 def check_result(check: Check) -> _Result:
-    """Return HTTP status and text for one check. The text contains the cause of a failure, unlike
-    the text for a group."""
+    """Return HTTP status and text for one check. If the check fails, the text contains the
+    cause."""
     failure = check.failure()
     if failure:
         return _failed(f"internal server error: {failure}\n")

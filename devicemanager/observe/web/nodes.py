@@ -1,4 +1,5 @@
-"""HTTP server for the kubelets of many nodes, and the container logs that it generates."""
+"""HTTP server for the kubelets of many nodes. It generates container logs, because the containers
+do not run."""
 
 from __future__ import annotations
 
@@ -52,9 +53,9 @@ _BODIES: Final[Mapping[str, tuple[str, Callable[[NodeInfo], bytes]]]] = {
 
 
 class NodesServer(HttpServerThread):
-    """Read-only HTTP server for many kubelets. Each kubelet is under ``/nodes/NAME``. Container
-    logs of all nodes are under ``/containerLogs``, where the API server requests them. Commands
-    are under ``/exec``, and forwarded ports under ``/portForward``.
+    """Read-only HTTP server for many kubelets. The endpoints of each kubelet are under
+    ``/nodes/NAME``. The API server forwards ``kubectl logs``, ``exec`` and ``port-forward`` to
+    ``/containerLogs``, ``/exec`` and ``/portForward``. These paths serve the pods of all nodes.
 
     Use it as a context manager, or call ``start`` and ``stop``.
     """
@@ -73,8 +74,9 @@ class NodesServer(HttpServerThread):
         """Create the server without listening.
 
         ``address`` is an IP address of this host and a port (0: any). ``allow_remote`` permits an
-        address that other hosts can reach; their users can then read everything. ``certfile`` and
-        ``keyfile`` (PEM) enable TLS, which the API server requires. Clients are not authenticated.
+        address that other hosts can reach. Clients are not authenticated, so everyone on these
+        hosts can then read everything. ``certfile`` and ``keyfile`` (PEM) enable TLS, which the API
+        server requires.
 
         Raises ValueError for an invalid or forbidden address, if only one of the files is set, or
         if the files are not a certificate and its key.

@@ -1,4 +1,4 @@
-"""State that the routes of one HTTP server share."""
+"""Shared state of the routes of one HTTP server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Site:
     kubelet: MockKubelet
     metrics: KubeletMetrics
     workers: CapacityLimiter
-    """Limit for the worker threads of handlers that block."""
+    """Limit on the number of threads that run blocking handlers."""
     has_control: bool = False
     """True if this server also serves the control API."""
     simulated: Callable[[], Mapping[str, Breakable]] = _nothing_simulated
@@ -51,6 +51,6 @@ class Site:
         self._closing.append(callback)
 
     def close(self) -> None:
-        """Call the registered functions, because the server stops."""
+        """Call the functions that were registered with ``on_close``."""
         for callback in self._closing:
             callback()

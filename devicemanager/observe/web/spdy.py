@@ -73,7 +73,7 @@ class Streams(Protocol):
         """Called for a new stream, before its data."""
 
     def received(self, stream: Stream, data: bytes, *, is_last: bool) -> None:
-        """Called for the data of a stream. ``is_last``: the client sends no more."""
+        """Called with data of a stream. ``is_last``: the client sends no more on this stream."""
 
 
 class Stream:

@@ -32,7 +32,8 @@ _VERSIONS: Final = "x-stream-protocol-version"
 
 def execute(request: Request, report: PodReport) -> ASGIApp:
     """Return the response to ``kubectl exec``: the output and exit code in the pod's annotations.
-    Raises HttpError if the pod has no such annotation, or if the container is not running."""
+    Raises HttpError if the pod does not have the annotation ``devicemanager.io/exec``, or if the
+    container is not running."""
     responses = report.responses
     if responses.exec_output is None:
         raise _unavailable("exec")
@@ -46,7 +47,8 @@ def execute(request: Request, report: PodReport) -> ASGIApp:
 
 def forward(request: Request, report: PodReport) -> ASGIApp:
     """Return the response to ``kubectl port-forward``: each connection receives the text in the
-    pod's annotation. Raises HttpError if the pod has no such annotation."""
+    pod's annotation ``devicemanager.io/port-forward``. Raises HttpError if the pod does not have
+    this annotation."""
     text = report.responses.port_forward
     if text is None:
         raise _unavailable("port-forward")

@@ -29,9 +29,10 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 class SignalWait:
-    """Context manager that handles signals until :meth:`restore` or the end of the block.
+    """Context manager that handles signals until :meth:`restore` or the end of the ``with`` block.
 
-    The default ``numbers`` are STOP_SIGNALS, without SIGHUP if the process ignores it (nohup).
+    The default ``numbers`` are STOP_SIGNALS. If the process ignores SIGHUP (nohup), the default
+    omits SIGHUP.
     ``handler`` is called for each signal; if it raises, :meth:`wait` can raise that exception.
 
     Use it in the main thread only. A forked child process gets the previous handlers back:
@@ -83,18 +84,18 @@ class SignalWait:
         return bool(readable)
 
     def give_up(self) -> None:
-        """Make :meth:`wait` return None. Thread-safe. A call after the block has no effect."""
+        """Make :meth:`wait` return None. Thread-safe. No effect after the ``with`` block."""
         with self._lock, contextlib.suppress(BlockingIOError):
             if self._open:
                 os.write(self._writer, b"\0")
 
     def let_next_signal_kill(self) -> None:
-        """Restore the previous handlers, so that a second signal ends a stop that hangs.
+        """Restore the previous handlers, so that a second signal ends the process.
 
-        There are two exceptions. A SIGINT that would raise KeyboardInterrupt kills the process
+        There are two exceptions. If SIGINT would raise KeyboardInterrupt, it kills the process
         instead, because a traceback from the middle of a stop does not help. SIGHUP still has no
-        effect, because the kernel and the shell each send a SIGHUP when a terminal closes. Leaving
-        the block also restores the handlers of these two signals.
+        effect, because the kernel and the shell each send a SIGHUP when a terminal closes. The end
+        of the ``with`` block also restores the handlers of SIGINT and SIGHUP.
         """
         for number, handler in self._handlers.items():
             if number is signal.SIGHUP:
@@ -103,7 +104,8 @@ class SignalWait:
             signal.signal(number, signal.SIG_DFL if interrupts else handler)
 
     def leave_in_child(self) -> None:
-        """Clean up in a forked child process; leaving the block there has no further effect."""
+        """Clean up in a forked child process. In the child, the end of the ``with`` block then
+        does nothing."""
         # The parent's lock can be held by a thread that the child does not have.
         self._lock = threading.Lock()
         self.restore()
@@ -118,7 +120,7 @@ class SignalWait:
         _active.discard(self)
 
     def restore(self) -> None:
-        """Restore the signal handlers from before the block. Idempotent."""
+        """Restore the signal handlers that were set before the ``with`` block. Idempotent."""
         # A program can call `restore` inside the block and then leave the block.
         if self._handlers:
             signal.set_wakeup_fd(self._former_fd)

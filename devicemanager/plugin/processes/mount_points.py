@@ -30,9 +30,9 @@ def mount_points(
     """Create an empty entry in ``directory`` for each of ``names`` that exists in ``target``.
 
     Skip names that ``directory`` already has. For a link in ``target``, the new entry is a link,
-    too. Use the function in a ``with`` statement, and mount the entries of ``target`` on the new
-    files and directories in its block. The last process that uses ``directory`` removes the new
-    entries. ``report`` is called with one line if an entry cannot be created.
+    too. Use the function in a ``with`` statement. In the ``with`` block, mount the entries of
+    ``target`` on the new files and directories. The last process that uses ``directory`` removes
+    the new entries. ``report`` is called with one line if an entry cannot be created.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -62,7 +62,7 @@ def lacking(directory: Path, target: Path, names: Sequence[str]) -> list[str]:
 
 
 def is_mount_point(path: Path) -> bool:
-    """True if this module created ``path`` as a mount point: a file or a directory, not a link."""
+    """True if ``path`` is a file or directory that this module created. False for a link."""
     mode = path.lstat().st_mode
     return not stat.S_ISLNK(mode) and stat.S_IMODE(mode) & 0o777 == 0
 

@@ -58,10 +58,11 @@ class NamespaceError(Exception):
 
 
 class Bind(NamedTuple):
-    """Bind mount of the directory ``source`` at ``target``, which need not exist.
+    """Bind mount of the file or directory ``source`` at ``target``.
 
-    If ``source`` is a file, ``target`` must be an existing file. With the target ``/``, ``source``
-    becomes the root directory, and the targets of all other mounts are below it.
+    For a directory, ``target`` need not exist. For a file, ``target`` must be an existing file.
+    With the target ``/``, ``source`` becomes the root directory, and the targets of all other
+    mounts are below it.
     """
 
     source: Path
@@ -94,7 +95,7 @@ def node_binds(
 
 
 def enter(binds: Sequence[Bind]) -> None:
-    """Move the calling process to a private mount namespace with these mounts.
+    """Move the calling process to a private mount namespace, and mount ``binds`` there.
 
     The process must have a single thread. Raises NamespaceError if the move or a mount fails.
     """
@@ -182,7 +183,7 @@ def _rejection(error: OSError, uid: int) -> str:
 
 
 def resolved(root: Path, path: Path) -> Path:
-    """Return the host path of ``path``, as seen by a process whose root directory is ``root``.
+    """Return the host path of the file that a process sees at ``path`` if its root is ``root``.
 
     All links are followed, because a link cannot be a mount point. For example, /var/run is a link
     to /run on most systems. Absolute links are relative to ``root``. Raises OSError for a loop of

@@ -82,11 +82,11 @@ class RecordedCall:
     message: str = ""
     """Message of the gRPC status; empty with ``OK``."""
     duration: float = 0.0
-    """Seconds from the request to the end of the call, or to the arrival of the stream message."""
+    """Seconds from the request to the end of the call; for a stream message, to its arrival."""
     stream: int | None = None
-    """Number of the stream, from 1; None for unary calls."""
+    """Number of the stream in the recording, from 1; None for unary calls."""
     stream_message: int | None = None
-    """Number of the message in its stream, from 1; None for ends of streams and unary calls."""
+    """Number of the message in its stream, from 1; None for a unary call or the end of a stream."""
     ended_by: EndedBy | None = None
     """Side that ended the call; None for a stream message, because its stream continues."""
     redacted: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ def is_stream(rpc: str) -> bool:
 
 
 def request_data(rpc: str, request: bytes) -> dict[str, Any]:
-    """Return a decoded request, in the form of ``RecordedCall.request``."""
+    """Return a serialized request in decoded form, as in ``RecordedCall.request``."""
     return rendering.request_data(rpc, request) if rpc in rendering.RPCS else _undecodable(request)
 
 

@@ -60,7 +60,7 @@ _LONGEST_TIMEOUT = 365 * 86400.0
 _DIAL_SECONDS = 10.0
 """Seconds that a kubelet waits until the socket of a registered plugin is served."""
 _DIAL_PAUSE, _DIAL_TIMEOUT = 0.02, 1.0
-"""Seconds between two attempts to connect to a plugin, and timeout of an attempt."""
+"""Pause between two attempts to connect to a plugin, and timeout of an attempt, in seconds."""
 _WORKERS = 32
 _GRACE = 0.2
 
@@ -103,9 +103,13 @@ def forward(
     """Forward a caller's ``request`` on ``channel``, and the responses back to the caller.
 
     Metadata and status are forwarded, too. The call ends as soon as the caller cancels it or its
-    deadline passes. ``call`` records the call; None: the call is not recorded. If the caller ended
-    the call, the recording names the side ``caller``. Otherwise, it names the side that the
-    function ``receiver`` returns.
+    deadline passes. ``call`` records the call; None: the call is not recorded.
+
+    The recording shows which side ended the call:
+
+    * the value of ``caller``, if the caller cancelled the call or its deadline passed;
+    * the recorder, if ``channel`` is closed;
+    * otherwise, the result of ``receiver()``.
     """
     recorded = False
 
@@ -313,7 +317,7 @@ class PluginProxy:
 
 
 class PluginProxies:
-    """Proxies of one recorder, at most one per path. Thread-safe.
+    """Proxies of one recorder, at most one per socket path. Thread-safe.
 
     ``removes_plugins``: True to remove a plugin's socket when the kubelet has removed the socket of
     the plugin's proxy. If both sockets are in the kubelet's directory, the kubelet removes both.

@@ -63,10 +63,10 @@ _SOCKET_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
 class Recorder:
     """Recorder of all calls between a kubelet and the plugins that register in ``plugin_dir``.
 
-    The recorder registers these plugins with the kubelet of ``kubelet_dir``, under the same names.
-    With ``in_place``, the recorder replaces the kubelet's socket until ``stop``, and all plugins of
-    the node register with the recorder. Without ``plugin_dir`` and ``in_place``, the recorder
-    creates a plugin directory and removes it in ``stop``.
+    The recorder registers these plugins with the kubelet of ``kubelet_dir``, under the same
+    resource names. With ``in_place``, the recorder replaces the kubelet's socket until ``stop``,
+    and all plugins of the node register with the recorder. Without ``plugin_dir`` and ``in_place``,
+    the recorder creates a plugin directory and removes it in ``stop``.
 
     ``file`` is the path of a file to create, or an open text file. ``resources`` are the names of
     the resources whose plugins are recorded (default: all); calls of other plugins are only
@@ -145,7 +145,7 @@ class Recorder:
 
     @property
     def calls(self) -> int:
-        """Number of recorded calls, lists and ends of streams so far."""
+        """Number of recorded entries so far: unary calls, stream messages and ends of streams."""
         return self._writer.calls
 
     def start(self) -> Self:

@@ -111,9 +111,9 @@ class Recording:
         return tuple(dict.fromkeys(call.resource for call in registers if call.resource))
 
     def registrations(self, resource: str) -> tuple[RecordedRegistration, ...]:
-        """Return the accepted registrations of a resource, oldest first.
+        """Return the recorded registrations of a resource, oldest first.
 
-        If the kubelet accepted none of them, return the rejected registrations.
+        Omit rejected registrations, unless the kubelet rejected all of them.
         """
         # A registration, its calls and its streams have the same registration number.
         every = [

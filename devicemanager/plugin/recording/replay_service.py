@@ -28,17 +28,17 @@ _CODES = {go_name(code.name): code for code in grpc.StatusCode}
 class ReplayService(Service):
     """Service that responds as the recorded plugin did after one ``registration``.
 
-    The first ``opened`` recorded streams of the registration are skipped. After that, each
-    ListAndWatch stream sends the lists of the next recorded stream. After the last recorded stream,
-    each further stream sends only the last list, and stays open.
+    Each ListAndWatch stream replays the next recorded stream of the registration. ``opened`` is the
+    number of recorded streams to skip. After the last recorded stream, each further stream sends
+    only the last list, and stays open.
 
     If the plugin ended a recorded stream, the replayed stream ends at the recorded time. Otherwise,
-    the replayed stream stays open. For the last recorded stream, two rules have precedence:
+    the replayed stream stays open. For the last recorded stream of the registration, the end
+    depends on ``after``, the next recorded registration:
 
-    * If this is the last registration in the recording (``after`` is None), the replayed stream
-      stays open.
-    * If the next recorded registration (``after``) was with the same kubelet instance, the replayed
-      stream ends at the recorded time, whichever side ended the recorded stream.
+    * None: the replayed stream stays open.
+    * With the same kubelet instance: the replayed stream ends at the recorded time.
+    * With another kubelet instance: the rule for all other streams applies.
 
     ``missed`` is called with each request that was not recorded.
     """

@@ -32,7 +32,7 @@ class Miss:
     """Name of the method, such as ``Allocate``."""
     request_bytes: bytes = attrs.field(repr=False)
     nearest_bytes: bytes | None = attrs.field(repr=False)
-    """The most similar recorded request; None if the method was never called."""
+    """The most similar recorded request, serialized; None if the method was never called."""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class Miss:
 
     @property
     def nearest(self) -> dict[str, Any] | None:
-        """Decoded most similar recorded request; None if the method was never called."""
+        """The most similar recorded request, decoded; None if the method was never called."""
         if self.nearest_bytes is None:
             return None
         return request_data(self.rpc, self.nearest_bytes)

@@ -86,7 +86,7 @@ class RecordingWriter:
 
     @property
     def calls(self) -> int:
-        """Number of recorded unary calls, stream messages and ends of streams so far."""
+        """Number of recorded entries so far: unary calls, stream messages and ends of streams."""
         return self._numbers
 
     def check_new(self) -> None:

@@ -1,12 +1,12 @@
 """A ready-made plugin with virtual devices, for demos and for tests of a kubelet's error handling.
 
 In:  :class:`SimulationSettings`, from Python, environment variables or flags; a control file that
-     changes the health of devices; :class:`Faults`, changed at any time.
-Out: a registered plugin, its call log (:class:`RpcCall`); or a manifest, applied to a cluster or
-     printed.
+     changes the health of devices; :class:`Faults`, which can be changed at any time.
+Out: a registered plugin with a log of its calls (:class:`RpcCall`); or the manifest of a DaemonSet
+     that runs the plugin, which is printed or applied to a cluster.
 
-Every RPC is logged. Depending on the faults, it is then delayed, fails or gets a wrong response
-(``service``). The package uses the plugin framework and does not depend on the mock kubelet.
+Every RPC is logged. Depending on the faults, the RPC is then delayed, fails or gets a wrong
+response. The package uses the plugin framework and does not depend on the mock kubelet.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def daemon_set(settings: SimulationSettings, image: str) -> dict[str, Any]:
 
 
 def variables(settings: SimulationSettings) -> dict[str, str]:
-    """Return environment variables from which ``SimulationSettings.from_env`` reads these settings.
+    """Return ``settings`` as environment variables, for ``SimulationSettings.from_env``.
 
     Settings with default values are omitted. The node name is also omitted, because it differs on
     every node.
@@ -107,5 +107,5 @@ def _check_name(setting: str, name: str, pattern: str) -> None:
     if len(name) > 63 or not re.fullmatch(pattern, name):
         raise ConfigurationError(
             f"{title(setting)} becomes the name of an object in Kubernetes: use at most 63 "
-            f"lower-case letters, digits and '-', not {name!r}"
+            f"lower-case letters, digits and '-', with a letter or digit at both ends, not {name!r}"
         )

@@ -167,10 +167,10 @@ class SimulatedPlugin(ManagedPlugin):
     def add(
         self, device_id: str, *, healthy: bool = True, numa: tuple[int, ...] | None = None
     ) -> None:
-        """Add or replace a device.
+        """Add a device. If a device already has this ID, the new device replaces it.
 
-        If ``numa`` is None, the device gets one of the NUMA nodes in the setting ``numa``. These
-        nodes are assigned to the devices in turn.
+        If ``numa`` is None, the device gets a NUMA node from ``SimulationSettings.numa``. The nodes
+        in that setting are assigned to the devices in turn.
         """
         self._plugin.table.put(device_id, healthy=healthy, numa=numa)
         self._publish()

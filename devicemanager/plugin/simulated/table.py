@@ -16,7 +16,7 @@ __all__ = ["GONE", "HEALTH", "DeviceTable"]
 
 GONE = "gone"
 HEALTH = {HEALTHY: True, UNHEALTHY: False}
-"""Health states of the API, as a mapping: True for the state that means healthy."""
+"""Mapping from each health state of the API to a bool: True means healthy."""
 
 
 class DeviceTable:
@@ -48,7 +48,7 @@ class DeviceTable:
         return iter(devices.values())
 
     def put(self, id_: str, *, healthy: bool = True, numa: tuple[int, ...] | None = None) -> None:
-        """Add a device, or replace the device with this ID."""
+        """Add a device. If a device already has this ID, the new device replaces it."""
         with self._lock:
             self._devices[id_] = self._make(id_, numa, healthy)
 
@@ -61,8 +61,10 @@ class DeviceTable:
             del self._devices[self._get(id_).id]
 
     def control(self, states: Mapping[str, str]) -> None:
-        """Replace the states from the control file. ``states``: Healthy, Unhealthy or gone, by
-        device ID."""
+        """Apply the states in the control file, and drop all states that it contained earlier.
+
+        ``states`` maps device IDs to Healthy, Unhealthy or gone.
+        """
         with self._lock:
             self._controlled = dict(states)
 

@@ -54,7 +54,7 @@ class Kind(enum.StrEnum):
 
 @attrs.frozen
 class Finding:
-    """One problem that a rule has found on a node. All facts in its texts are in the snapshot."""
+    """One problem that a rule has found in a snapshot of a node."""
 
     kind: Kind
     severity: Severity

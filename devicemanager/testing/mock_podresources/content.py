@@ -195,7 +195,8 @@ class ContentReader:
         generated = self._generated.get(resource)
         if generated is None:
             raise where.error(
-                f"indexes: {resource} has no generated devices: add it to devices with a count"
+                f"indexes: {resource} has no generated devices: add it to allocatable.devices "
+                "with a count"
             )
         for index in found["indexes"]:
             # `id_list` allows no negative numbers.

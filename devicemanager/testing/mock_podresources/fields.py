@@ -51,8 +51,8 @@ class Where:
 
     @classmethod
     def of(cls, document: str) -> Where:
-        """Return the path of the whole document. ``document`` is the document's name in error
-        messages."""
+        """Return the path of the top level of a document. ``document`` is the document's name in
+        error messages."""
         return cls("", document)
 
     def field(self, name: object) -> Where:
@@ -76,9 +76,11 @@ Read = Callable[[Where, Any], T]
 
 
 def fields(where: Where, value: Any, readers: Mapping[str, Read[Any]]) -> dict[str, Any]:
-    """Parse the fields of a mapping in the order of ``readers``, and omit absent and null fields.
+    """Return the parsed fields of the mapping ``value``, by field name.
 
-    Raises ScriptError for a field that is not in ``readers``.
+    ``readers`` maps each allowed field name to the function that parses the field. Fields are
+    parsed in the order of ``readers``; absent and null fields are omitted. Raises ScriptError for
+    a field that is not in ``readers``, and for a value that is not a mapping.
     """
     if not isinstance(value, Mapping):
         raise where.error(f"expected a mapping, not {described(value)}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_BURST", "DEFAULT_QPS", "Script", "Step", "with_pods"]
 
 DEFAULT_QPS, DEFAULT_BURST = 100.0, 10
-"""The kubelet's rate limit: calls per second, and calls in a burst.
+"""The kubelet's rate limit: calls per second, and calls at once.
 
 ``podresources.server`` has the same values, but importing it would import gRPC.
 """
@@ -58,7 +58,7 @@ class Script:
     qps: float | None = DEFAULT_QPS
     """Maximum calls per second over all methods; None switches the limit off."""
     burst: int = DEFAULT_BURST
-    """Maximum number of calls in a burst."""
+    """Maximum number of calls at once, before ``qps`` limits the calls."""
     seed: int = 0
     """Seed of the random numbers for faults with a probability."""
     faults: tuple[Fault, ...] = ()

@@ -185,7 +185,10 @@ class MockPodResources:
         return self._steps
 
     def counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the counts of calls and failures, by the kubelet's metric name and API version."""
+        """Return the counts of calls and failed calls.
+
+        The keys are pairs: the name of the kubelet's metric, and the API version.
+        """
         return self._server.counters()
 
     # -- the script's steps ------------------------------------------------------------

@@ -168,7 +168,7 @@ def test_an_error_of_a_selector_names_the_device_since_1_37():
 
 
 def test_1_34_has_no_alpha_gates():
-    with pytest.raises(ValueError, match=r"DRAConsumableCapacity: not supported in 1\.34: use DRA"):
+    with pytest.raises(ValueError, match=r"not supported in 1\.34: DRAConsumableCapacity: use DRA"):
         Profile.of("1.34", features=["DRAConsumableCapacity"])
 
 

@@ -161,7 +161,7 @@ def test_claims_and_slices_of_an_api_server(server, directory):
             )
             kubelet.resync("uid-train")
             assert kubelet.pod("uid-train").running
-            with pytest.raises(RequestError, match="ResourceClaims come from the API server in"):
+            with pytest.raises(RequestError, match="ResourceClaims come from the API server of"):
                 kubelet.admit(pod("b"), claims=claim("x"))
 
 

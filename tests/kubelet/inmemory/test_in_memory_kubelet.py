@@ -66,7 +66,7 @@ def test_places_parses_numa_nodes(text: str, expected: tuple[int | None, ...]) -
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "8@", "@0", "8@x", "1,2", "8@0;1"])
 def test_places_rejects_invalid_text(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^invalid devices '.*': expected 8, 8@0,1 or"):
+    with pytest.raises(ValueError, match=r"^invalid devices '.*': use a form such as 8, 8@0,1 or"):
         places(text)
 
 

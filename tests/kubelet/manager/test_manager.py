@@ -794,7 +794,7 @@ def test_too_large_response_rejects_the_pod(limit, fits):
         return
     assert harness.rejection(pod("p", gpu=1)) == (
         "Allocate failed due to the response of vendor.com/gpu to Allocate has 80000 bytes: "
-        "the limit is 70000 (Settings.max_allocate_bytes), which is unexpected"
+        "the limit is 70000 bytes (Settings.max_allocate_bytes), which is unexpected"
     )
     assert harness.manager.pods() == frozenset()
 

@@ -54,7 +54,7 @@ def test_unknown_channels_are_ignored() -> None:
 
 def test_oversized_messages_are_an_error() -> None:
     with pytest.raises(
-        FrameError, match="message of 4294967295 bytes is too large: the limit is 4194304"
+        FrameError, match="message of 4294967295 bytes is too large: the limit is 4194304 bytes"
     ):
         list(Decoder().feed(b"\0\0\0\1\xff\xff\xff\xff"))
 

@@ -251,7 +251,7 @@ def test_deleted_pod_keeps_its_devices_during_the_grace_period(
     node.clock.advance(29.5)
     assert isinstance(state(node), Terminated), "nothing is started again"
     with pytest.raises(
-        RequestError, match=r"^cannot start a container of pod .*: it is being deleted$"
+        RequestError, match=r"^cannot start a container of pod .*: the pod is being deleted$"
     ):
         node.start("train")
     assert isinstance(state(node, "b"), Running)

@@ -156,7 +156,8 @@ def test_processes_that_fork_leave_registrations_to_others(
         assert taken == [2, 2, 2, 1, 1]
         assert message == (
             "process 5 has 1 registration and can have no more: all processes have 8, and the "
-            "limit is 10 (Settings.max_registrations); one process cannot take all that is left"
+            "limit is 10 (Settings.max_registrations); one process can have at most a quarter of "
+            "the registrations that are left"
         )
         # Re-registration is always possible.
         registrar.run(registrar.connect(R, plugin.path, "5-0.sock")).result(20)

@@ -242,12 +242,12 @@ def test_fifo_has_no_numbers_and_no_rule() -> None:
         (
             RunOptions(pci_devices=(PciDevice("80\n", "\x1b[2J"),)),
             r"PCI device 80 :\x1b[2J has no address: "
-            "expected addresses assigned during the allocation",
+            "set PciDevice.addresses, or use the run options of an admitted pod",
         ),
         (
             RunOptions(pci_devices=(PciDevice("8086", "1572"),)),
             "PCI device 8086:1572 has no address: "
-            "expected addresses assigned during the allocation",
+            "set PciDevice.addresses, or use the run options of an admitted pod",
         ),
     ],
 )

@@ -162,6 +162,10 @@ BINARY: dict[str, tuple[Callable[[Value, Value], Value], tuple[type, ...]]] = {
     "_/_": (divide, NUMBERS),
     "_%_": (modulo, (int, UInt)),
 }
-"""By operator: its function, and the Python classes that its left operand can have."""
+"""Operators with two operands.
+
+Keys: the names of the operators. Values: the function that evaluates the operator, and the Python
+classes that the left operand can have.
+"""
 NEGATABLE = (bool, float, Duration, int)
 """Classes of values that can be negated."""

@@ -106,4 +106,4 @@ def _check_metadata(claim: Any, files: dict[Path, Any]) -> None:
             found = f"{path.parent.parent.name}/{path.parent.name}"
             raise Failed(f"{path.name} is in {found}: expected {namespace}_{name}/{REQUEST}")
         if not isinstance(content, dict) or "requests" not in content:
-            raise Failed(f"{path.name} has no field requests")
+            raise Failed(f"{path.name} has no field named requests")

@@ -162,7 +162,8 @@ def dk06(run: DriverRun) -> str:
     took = run.until(is_free, run.limits.recover_seconds)
     if took is None:
         raise Failed(
-            f"the device of a claim that was deleted while the driver was down is not free: {error}"
+            "a device is not free, although its claim was deleted while the driver was down: "
+            f"{error}"
         )
     run.unprepare(other)
     return f"free after {took:.1f} s"
@@ -233,8 +234,8 @@ def _check_one_instance(run: DriverRun, old: list[Path]) -> None:
         left = [each.name for each in old if each.exists()]
         raise Failed(
             f"after the exit of the first instance, the kubelet has "
-            f"{counted(len(run.instances()), 'registered instance')}"
-            f"{': the socket of the first, ' + left[0] + ', is left' if left else ''}"
+            f"{counted(len(run.instances()), 'registered instance')}: expected one that is "
+            f"connected{'; the first instance has left its socket ' + left[0] if left else ''}"
         )
 
 
@@ -266,8 +267,8 @@ def _check_versions(run: DriverRun, *, previous_first: bool) -> str:
     run.unprepare(other)
     if problem:
         raise Warned(
-            f"{two} has unprepared a claim that {one} had prepared, but another "
-            f"NodePrepareResources before that failed: {problem}"
+            f"{two} has unprepared a claim that {one} had prepared, but could not prepare it "
+            f"again: {problem}"
         )
     return f"{two} has unprepared a claim that {one} had prepared"
 

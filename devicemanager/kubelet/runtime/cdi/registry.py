@@ -31,9 +31,9 @@ _ERRORS_SHOWN = 10
 class Registry:
     """All CDI devices of some directories, read at one moment.
 
-    ``devices`` maps a full device name to the file that defines it. ``errors`` has one line for
-    each rejected file and for each name that two files of one directory define. The other devices
-    can be used.
+    ``devices`` maps a full device name to the file that defines the device. ``errors`` has one line
+    for each unreadable directory, each rejected file, and each name that two files of one directory
+    define. All devices in ``devices`` can be used despite these errors.
     """
 
     directories: tuple[Path, ...] = ()

@@ -45,9 +45,9 @@ class UnresolvedCdiDevices(CdiError):
 class CdiDeviceNode:
     """A device node to create in the container.
 
-    If ``type`` or ``major`` is None, the type and the numbers come from the device node
-    ``host_path`` on the host. A FIFO (type ``p``) has no numbers. If ``file_mode``, ``uid`` or
-    ``gid`` is None, this field is not set in the OCI configuration.
+    If ``type`` or ``major`` is None, the type and both device numbers come from the device node
+    ``host_path`` on the host. A FIFO (type ``p``) has no device numbers. If ``file_mode``, ``uid``
+    or ``gid`` is None, this field is not set in the OCI configuration.
     """
 
     path: str

@@ -69,8 +69,8 @@ def check_interface(source: str, name: str) -> None:
 def container_path(source: str, what: str, path: str) -> str:
     """Return ``path`` without ``..``, so that it cannot leave the container's root.
 
-    Raises OciError for a path that is not absolute. Its text contains ``source``, which is the
-    origin of the path, and ``what``. ``what`` is the kind of setting, such as ``a mount``.
+    Raises OciError for a path that is not absolute. The error names ``source``, which is the origin
+    of the path, and ``what``, which is the kind of setting, such as ``a mount``.
     """
     _check_path(source, f"container path of {what}", path)
     # posixpath keeps two leading slashes, which have no meaning for a container runtime.

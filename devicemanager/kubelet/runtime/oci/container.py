@@ -25,11 +25,11 @@ from devicemanager.kubelet.runtime.oci.checks import (
 from devicemanager.kubelet.runtime.oci.hostnodes import HostNode, HostNodes
 
 PLUGINS = "device plugins"
-"""Text that conflicts and errors show as the source of a setting from a device plugin."""
+"""Name of the source of all settings from device plugins, in conflicts and errors."""
 
 
 class ContainerConfig:
-    """Collector of the edits of one container; the last source of a value has precedence."""
+    """Collector of the settings of one container. The last source of a setting has precedence."""
 
     def __init__(self, nodes: HostNodes) -> None:
         self._nodes = nodes
@@ -207,10 +207,10 @@ _T = TypeVar("_T")
 
 
 class Latest(Generic[_T]):
-    """Table that keeps the last value for each key, for settings that several sources define.
+    """Table of the settings of one kind, such as mounts. It keeps the last value for each key.
 
-    Each value has a source and a text. The text stands for the value in conflicts. If a new value
-    replaces an old value and their texts differ, a conflict is appended to ``conflicts``.
+    Each value has a source, and a text that conflicts show. If a new value replaces a value
+    with a different text, a conflict is appended to ``conflicts``.
     """
 
     def __init__(self, kind: str, conflicts: list[Conflict]) -> None:
@@ -240,7 +240,8 @@ class Latest(Generic[_T]):
     def drop_shadowed(self, winners: Latest[Any]) -> None:
         """Drop every key that is also in the table ``winners``, whose values have precedence.
 
-        If the texts of the two values differ, append a conflict to ``conflicts``.
+        If the values of a key have different texts in the two tables, append a conflict to
+        ``conflicts``.
         """
         for key in sorted(self._entries.keys() & winners._entries.keys()):
             winner, text, _ = winners._entries[key]

@@ -40,9 +40,10 @@ relative to the host path; the key "" is the host path itself."""
 def read_nodes(host_path: str) -> Mapping[str, HostNode]:
     """Return the device node at a host path, or all device nodes below a directory, by path.
 
-    The keys are paths below ``host_path``; "" is the path itself. Other files have no entry. The
-    path itself can be a symbolic link, but links below a directory are not followed. Raises
-    ``OSError`` if the path does not exist, or if more than 10,000 files are below it.
+    The keys are paths relative to ``host_path``; the key "" is ``host_path`` itself. Files of other
+    types are left out. ``host_path`` can be a symbolic link, but links below a directory are not
+    followed. Raises ``OSError`` if ``host_path`` does not exist, or if more than 10,000 files and
+    directories are below it.
     """
     # stat, not lstat: /dev has links such as /dev/cdrom, and a runtime follows them.
     status = Path(host_path).stat()

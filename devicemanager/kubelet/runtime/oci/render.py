@@ -24,9 +24,9 @@ has no field for PCI devices, so runtimes of virtual machines read annotations."
 class Fragment:
     """A part of an OCI configuration, in plain JSON values, and its conflicts.
 
-    ``config`` has only fields with a value. ``conflicts`` has the conflicts of the run options
-    first, followed by conflicts between device plugins and CDI devices. The later value has
-    precedence, as in a container runtime.
+    ``config`` has only fields with a value. ``conflicts`` starts with ``RunOptions.conflicts``,
+    followed by the conflicts that ``render`` found, for example between a device plugin and a CDI
+    device.
     """
 
     config: Mapping[str, Any]
@@ -79,7 +79,7 @@ def _pci_annotations(devices: tuple[PciDevice, ...]) -> dict[str, str]:
         if not device.addresses:
             raise OciError(
                 f"PCI device {device.vendor_id}:{device.product_id} has no address: "
-                "expected addresses assigned during the allocation"
+                "set PciDevice.addresses, or use the run options of an admitted pod"
             )
         key = f"{PCI_ANNOTATION_PREFIX}{device.vendor_id}.{device.product_id}"
         annotations.setdefault(key, []).extend(device.addresses)

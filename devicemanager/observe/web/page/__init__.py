@@ -13,8 +13,8 @@ changes, and stores the latest for pages that reconnect. ``routes`` has the HTTP
 requests that only the page sends.
 
 Invariants:
-* All pages together use about 3 % of a CPU, regardless of the number of pages and events. The node
-  is not read while no page is open.
+* All pages together use at most about 3 % of a CPU, regardless of the number of pages and events.
+  The node is not read while no page is open.
 * Admissions are not delayed: an event only sets a flag, and wakes the event loop at most once.
 * Names and messages from plugins and manifests never become markup, script or requests: the
   page uses only text nodes, and the response headers forbid everything else.

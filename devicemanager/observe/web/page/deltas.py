@@ -16,8 +16,8 @@ __all__ = ["EMPTY", "At", "Change", "Document", "Table", "changes", "merged"]
 At = tuple[str, str]
 """Name and group of a table, such as ``("devices", "vendor.com/gpu")``."""
 Table = Mapping[str, Any]
-"""Table as a mapping from keys to rows, which are JSON values. If two documents have the same table
-object, the table has not changed."""
+"""Table of a document: a mapping from keys to rows, which are JSON values. A new document reuses
+the objects of unchanged tables."""
 Document = Mapping[At, Table]
 
 EMPTY: Document = {}
@@ -25,14 +25,14 @@ _NOTHING = object()
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """Changes of one table. In JSON it is ``[name, group, rows, gone, dropped]``."""
+    """Changes of one table. The JSON form is the array ``[name, group, rows, gone, dropped]``."""
 
     name: str
     group: str
     rows: list[tuple[str, Any]]
     """New and changed rows, in the order of the new table."""
     gone: list[str]
-    """Keys of removed rows."""
+    """Keys of rows that were removed from the table."""
     dropped: bool = False
     """True if the table itself was removed. ``rows`` and ``gone`` are then empty."""
 

@@ -44,8 +44,9 @@ class Frames:
             self._size -= len(self._frames.popleft().data)
 
     def after(self, version: int | None) -> Frame | None:
-        """Return all changes after a version. Return None if ``version`` is None, or if some of
-        these changes are no longer stored."""
+        """Return all changes after a version of the document, as one frame. Return None if
+        ``version`` is None, if it has no later changes, or if some of them are no longer stored.
+        """
         if version is None:
             return None
         # Without the next version, a page would miss changes.

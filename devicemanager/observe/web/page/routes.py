@@ -1,8 +1,9 @@
 """Routes of the live page: its files, its stream, and requests that only the page sends.
 
 Texts from plugins and manifests must never become script, style or a request. Therefore scripts and
-styles are loaded only from this package, and text cannot become markup (Trusted Types). No other
-site may show the page in a frame and trick the user into clicking its buttons (``POLICY``).
+styles are loaded only from this package, and text cannot become markup (Trusted Types). Other sites
+cannot show the page in a frame, so clickjacking is impossible. The response headers enforce all
+this (``POLICY``).
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ class SiteNode:
         return end
 
     def failed(self, error: Exception) -> None:
-        """Publish an event about an error that occurred while the node was read."""
+        """Publish an event about an error that occurred while the page read the node."""
         self._kubelet.events.publish(EventKind.SERVER_ERROR, f"live page: {error!r}")
 
 
@@ -266,10 +267,12 @@ def _set_health(site: Site, wanted: _DeviceHealth) -> None:
 
 
 def container_settings(kubelet: MockKubelet, uid: str) -> dict[str, Any]:
-    """Return the environment variables, mounts and devices of a pod's containers, by container.
+    """Return the environment variables, mounts and devices of a pod's containers, by container
+    name.
 
-    They come from the plugins' Allocate responses. For an invalid response, the container's
-    ``error`` is set instead of its ``settings``. Raises RequestError if the kubelet is stopped.
+    A value is a dict with the keys ``settings`` and ``error``. The settings come from the plugins'
+    Allocate responses. If a response is invalid, ``settings`` is None and ``error`` has the reason.
+    Otherwise ``error`` is None. Raises RequestError if the kubelet is stopped.
     """
     pod, rules = PodUid(uid), CdiRules.of(kubelet.settings.behaviour)
     settings: dict[str, Any] = {}

@@ -11,7 +11,7 @@ one read, and a node that is expensive to read is read less often.
 
 Each open page is one call of ``messages``, which handles three cases:
 1. The page is new, or was disconnected for too long: send the whole document.
-2. The page has an older version: send the changes since that version, which ``Frames`` stores.
+2. The page has an older version: send the changes after this version. ``Frames`` stores them.
 3. The page has the current version: wait. After ``KEEP_ALIVE`` seconds, send a comment.
 
 Everything except reading and encoding happens on the server's event loop, so the state needs no
@@ -69,7 +69,7 @@ class Node(Protocol):
         Return a function that ends the subscription."""
 
     def failed(self, error: Exception) -> None:
-        """Report an error that occurred while the node was read. This method is not called again
+        """Report an error that occurred while the node was read. Further errors are not reported
         until a read has succeeded."""
 
 
@@ -109,7 +109,7 @@ class Updates:
         self._closed = False
 
     def close(self) -> None:
-        """End all streams, because the server stops."""
+        """End all streams. Call it when the server stops."""
         self._closed = True
         self._wake_pages()
         if self._reading_task is not None:
@@ -118,8 +118,8 @@ class Updates:
     async def messages(self, since: str = "") -> AsyncGenerator[bytes]:
         """Yield server-sent events: ``whole`` with a document, then ``delta`` with changes.
 
-        ``since`` is the ID of the last received event. If the changes after that event are still
-        stored, the stream continues with them.
+        ``since`` is the ID of the last event that the page received. If all later changes are still
+        stored, the stream starts with them instead of the document.
         """
         with self._page():
             version = self._version_of(since)
