@@ -87,10 +87,10 @@ def _behaviours() -> Iterator[str]:
         "value then applies in each of these minor versions from the named patch release on, and "
         "in all later versions.\n\n"
         "Most behaviors are statements. Yes means that the statement is true, and no means that "
-        'it is false. If the statement is false, the part after "otherwise" is true. A value such '
-        'as "gate `PodsAPI` is on" means yes if the [feature gate](#feature-gates) is in this '
-        "state, and no in the other state. "
-        "[Kubelet behaviour](kubelet-behaviour.md#the-same) describes the check whether a pod "
+        'it is false. If the statement is false, the part after "otherwise" or "if this is false" '
+        'is true. A value such as "gate `PodsAPI` is on" means yes if the '
+        "[feature gate](#feature-gates) is in this state, and no in the other state. "
+        "[Kubelet behavior](kubelet-behaviour.md#the-same) describes the check whether a pod "
         "fits on the node.\n\n"
         "The evidence is a pull request or issue of kubernetes/kubernetes (`k/k#109016`), the "
         'source that was read, or the release in which the value was seen. "Unsure" means that the '

@@ -100,8 +100,8 @@ def print_list(
 def print_json(schema: str, value: Mapping[str, object]) -> None:
     """Print a value as indented JSON, with an additional field ``schema``.
 
-    For the argument ``pods``, the field is ``devicemanager.pods/v1``. docs/json.md describes the
-    schemas.
+    If the argument ``schema`` is ``pods``, the field is ``devicemanager.pods/v1``. docs/json.md
+    describes the schemas.
     """
     print(json.dumps({"schema": schema_name(schema), **value}, indent=2))
 

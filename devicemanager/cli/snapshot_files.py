@@ -37,8 +37,8 @@ def load_snapshot(file: str) -> Snapshot:
 
 
 def unpacked(data: bytes, name: str) -> Snapshot:
-    """Return the snapshot that the archive ``data`` contains. ``name`` stands for
-    the archive in error texts. Raises CommandError and SnapshotError."""
+    """Return the snapshot that the archive ``data`` contains. ``name`` stands for the archive in
+    error texts. Raises CommandError and SnapshotError."""
     try:
         from devicemanager.snapshot.reading import read_snapshot
     # Only reading needs the extra, so that a snapshot can be taken on any node.

@@ -4,8 +4,8 @@ Leases are ordered by deadline. A few threads renew them, on connections that on
 that a burst of pods cannot delay a heartbeat.
 
 One thread at a time is the watcher: it waits for the next deadline. When a lease is due, another
-thread becomes the watcher, and the old watcher renews the lease. It also renews the leases that are
-due soon, so that most deadlines wake no thread at all.
+thread becomes the watcher, and the previous watcher renews the lease. The previous watcher also
+renews the leases that are due soon, so that most deadlines wake no thread at all.
 """
 
 from __future__ import annotations

@@ -70,8 +70,9 @@ class NodeContext:
     api: Api
     work_queue: WorkQueue
     writes: PausableQueue
-    """Queue of the node's writes to the API server. It passes each write to ``work_queue``, except
-    while the node simulates a loss of its network (``ClusterNode.silent``)."""
+    """Queue of the node's writes to the API server. It passes each write to ``work_queue``. While
+    the node simulates a loss of its network (``ClusterNode.silent``), the queue keeps the writes.
+    """
     clock: Clock
     recorder: EventRecorder
     features: ServerFeatures

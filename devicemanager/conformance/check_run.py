@@ -122,8 +122,8 @@ class CheckRun(SuiteRun):
         since the moment ``since``; empty if it has sent one.
 
         A check stores this moment, changes devices, and calls this method ``refresh_seconds``
-        later.
-        The error text ends with the argument ``after``, a name of the change such as "add-device".
+        later. The error text ends with the argument ``after``, a name of the change such as
+        "add-device".
         """
         if self.observed.lists(self.resource, since):
             return ""

@@ -59,8 +59,9 @@ class Limits:
     parallel_rounds: int = limit(20)
     """Number of rounds of parallel allocations (A08)."""
     single_devices: int = limit(64)
-    """Maximum number of devices per resource in some checks. A05 and A18 allocate each of these
-    devices in its own call. P05 offers all of them in one request."""
+    """Maximum number of devices per resource in some checks. Checks of single responses, such as
+    A05 and A18, allocate each of these devices in its own call. P05 offers all of them in one
+    request."""
     streams: int = limit(10)
     """Number of ListAndWatch streams to open and close in a batch (W15)."""
     stream_batches: int = limit(5)

@@ -35,12 +35,12 @@ class Suite:
     """Minimum number of checks of each family that must run to pass a profile, by profile and then
     by the family's letters.
 
-    Skipped checks do not count. A plugin reaches these numbers even without hooks, without optional
-    calls and with only one device.
+    Skipped checks do not count. A good plugin reaches these numbers even without hooks, without
+    optional calls and with only one device.
     """
     stage: Callable[..., Stage]
     """Function that takes the arguments of the class ``Stage`` and returns a stage: a mock kubelet
-    with the plugin under test."""
+    with the program under test."""
     new_run: Callable[[Stage, tuple[str, ...], str], SuiteRun]
     """Function that takes the arguments of the class ``SuiteRun`` and returns the run of one
     check."""

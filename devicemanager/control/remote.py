@@ -245,8 +245,10 @@ class RemoteContainer:
 
     @property
     def claims(self) -> dict[str, tuple[str, ...]]:
-        """The devices from claims: claim name → devices, each written as ``pool/device``. The
-        claims are the pod's structured claims. If the pod has none, they are its ResourceClaims.
+        """Devices of the claims that the container uses: claim name → devices as ``pool/device``.
+
+        The claims are structured claims of the pod. If the pod has none, they are its
+        ResourceClaims.
         """
         return {name: tuple(devices) for name, devices in self._shape.claims.items()}
 

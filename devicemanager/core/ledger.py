@@ -252,7 +252,7 @@ class Ledger:
         """Return a dict from pod UID to the set of devices in ``ids`` that the pod uses.
 
         ``ids`` are IDs of devices of ``resource``. Pods that use none of them are left out.
-        With quirk Q8, the caller must search every resource for the IDs, as the kubelet does.
+        For a health change with quirk Q8, the caller searches all resources for the IDs.
         """
         index = self._index.get(resource)
         found: dict[PodUid, set[DeviceId]] = {}

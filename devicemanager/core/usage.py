@@ -59,8 +59,10 @@ class Amount:
         raise ValueError(f"invalid usage {text[:60]!r}: use a percentage up to 100%, such as 80%")
 
     def of(self, request: float) -> float:
-        """Return the used amount, in cores or bytes. ``request`` is the container's request in the
-        same unit."""
+        """Return the used amount in the unit of ``request``, such as cores or bytes.
+
+        ``request`` is the amount of which a share is computed, such as the container's request.
+        """
         return self.value * request if self.is_share else self.value
 
 

@@ -17,7 +17,7 @@ _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 def read_claim(found: _Object | None, namespace: str, name: str, uid: str, driver: str) -> Claim:
     """Return a claim with the devices that are allocated from one driver.
 
-    ``found``: the ResourceClaim from the API server; None if it does not exist. Raises
+    ``found``: the ResourceClaim (v1) from the API server; None if it does not exist. Raises
     ClaimError if the ResourceClaim does not exist, has another UID or is not allocated. The
     messages are those of the Go library ``kubeletplugin``.
     """

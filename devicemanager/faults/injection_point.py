@@ -52,8 +52,9 @@ class Effect(Enum):
 
     Each effect belongs to one injection point: the place in the kubelet's code where the effect
     happens. Only the effects of actions have no injection point. An *action* is a fault that acts
-    on the kubelet as a whole, such as a restart. ``Fault.at`` says when an action is executed.
-    ``kubelet.process_faults`` implements the effects of actions.
+    on the kubelet as a whole, such as a restart, or on the streams or sockets of plugins.
+    ``Fault.at`` says when an action is executed. ``kubelet.process_faults`` implements the effects
+    of actions.
     """
 
     # The texts only keep the members distinct: an enum merges members with equal values.

@@ -465,8 +465,8 @@ class MockKubelet:
         resize, since 1.33). Otherwise the status of the pod has the condition PodResizePending,
         and the kubelet tries again when another pod frees resources. Containers whose
         ``resizePolicy`` is RestartContainer are restarted. New ephemeral containers are started.
-        Other changes are ignored. A pod that has ended or is being deleted does not change.
-        ``generation`` is the ``metadata.generation`` of the manifest.
+        Other changes are ignored. A pod that has ended, or that only waits until its claims are
+        unprepared, does not change. ``generation`` is the ``metadata.generation`` of the manifest.
 
         Raises RequestError for an unknown UID, and ManifestError for an invalid manifest.
         """
@@ -760,8 +760,9 @@ class MockKubelet:
         Take a mark before an action, and pass it as ``since`` to the methods that wait for the
         consequences. They find a call if it ends after the mark, even if it began before the mark.
         For example, a Register call can end after the plugin's devices have become allocatable. A
-        mark that a test takes when it sees the devices can therefore come before the Register call.
-        To exclude such calls from a wait, name the RPC that you expect.
+        mark that a test takes when it sees the devices can therefore come before the end of the
+        Register call, and a wait with this mark finds the call. To exclude such calls from a wait,
+        name the RPC that you expect.
         """
         return self._waits.mark()
 
@@ -956,9 +957,10 @@ class MockKubelet:
         """Call NodePrepareResources of a driver for claims, without a pod.
 
         ``claims`` are names as ``NAMESPACE/NAME``. ``endpoint`` is the socket path of one instance
-        of the driver; None selects the instance that the kubelet would call. Returns the driver's
-        results by claim UID. The kubelet's state does not change.
-        Raises RpcError if the call fails, and RequestError for an unknown claim or driver.
+        of the driver; None selects the instance that the kubelet would call.
+
+        Returns the driver's results by claim UID. The kubelet's state does not change. Raises
+        RpcError if the call fails, and RequestError for an unknown claim or driver.
         """
         from devicemanager.core.dra.effects import Operation
 

@@ -3,9 +3,10 @@
 A snapshot can be incomplete, so these rules select the source of each fact:
 
 * Allocations come from the checkpoint. If it is missing or damaged, they come from PodResources.
-* NUMA nodes come from the machine. If the machine's NUMA nodes are unknown, they come from the
-  devices. They also come from the devices if no kubelet process was found and a device has a NUMA
-  node that the machine lacks.
+* NUMA nodes are those of the host, as stored in the snapshot. If the snapshot does not have them,
+  they are those that the devices name. These are also used if a device names a NUMA node that the
+  host lacks, and the snapshot has no kubelet process: the devices probably come from a mock
+  kubelet, which can simulate NUMA nodes.
 * Exclusive CPUs and memory come from the kubelet's state files, if the kubelet has the policies
   ``static`` (CPUs) and ``Static`` (memory).
 

@@ -1,6 +1,6 @@
 """Read the state files of the CPU manager and the memory manager.
 
-Needs the extra ``snapshot`` of the package.
+Needs the pip extra ``snapshot``.
 
 A kubelet does not start if one of these files is invalid. In contrast, it only logs that a device
 checkpoint is damaged.

@@ -239,8 +239,8 @@ CASES = {
     "cpu-entries-invalid": (
         evolve(cpu_state=cpu_state(entries={"u-train": {"main": 3}})),
         Kind.CPU_STATE,
-        "cpu_manager_state cannot be read: invalid entries: expected the CPUs of containers by "
-        "pod UID and name",
+        "cpu_manager_state cannot be read: invalid entries: expected CPUs by pod UID and "
+        "container name",
     ),
     "memory-policy-changed": (
         evolve(config=configured(memoryManagerPolicy="Static")),

@@ -88,7 +88,8 @@ def compile_v1alpha1(text: str) -> Expression | None:
     """Compile a constraint of ``devmgmtproto.k8s.io/v1alpha1``.
 
     Return None for an empty constraint: every device satisfies it. Raises CompileError with a
-    one-line message, and ClaimsUnavailable if the CEL library is not installed.
+    one-line message, which has the position of a syntax or type error. Raises ClaimsUnavailable if
+    the CEL library is not installed.
     """
     if not text:
         return None

@@ -102,7 +102,11 @@ def solve(
 
 
 def budget_of(limits: Limits, may_continue: Callable[[], bool] | None = None) -> StepBudget:
-    """Return a new step budget for one search. ``StepBudget`` describes ``may_continue``."""
+    """Return a new step budget for one search.
+
+    ``may_continue`` is called every few steps. If it returns False, the search ends as if it had
+    used all steps.
+    """
     steps = StepBudget(limits.total + limits.explanation, may_continue)
     steps.reserve(limits.explanation)
     return steps

@@ -1,8 +1,8 @@
 """Convert objects of the API ``devmgmtproto.k8s.io/v1alpha1`` to objects of resource.k8s.io.
 
 In:  pools, classes, claims and configs of v1alpha1.
-Out: ResourceSlices, DeviceClasses and ResourceClaims, and a note for each field that must be
-     converted by hand. A note names the object and the field, and says what to do.
+Out: ResourceSlices, DeviceClasses and ResourceClaims, and notes. A note names an object, and says
+     which part has no exact equivalent or what the user must check or change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Object = dict[str, Any]
 
 @attrs.define
 class Converted:
-    """Objects of resource.k8s.io, and notes about fields that must be converted by hand."""
+    """Objects of resource.k8s.io, and notes about parts that have no exact equivalent or that the
+    user must check or change."""
 
     objects: list[Object] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)

@@ -210,8 +210,8 @@ class DeviceAllocation:
     device_pool_name: str
     device_name: str
     allocations: tuple[ResourceAllocation, ...] = ()
-    """Allocated amount of each resource of a shared device; empty if the claim gets the whole
-    device or admin access."""
+    """Allocated amount of each requested resource of a shared device; empty if the claim gets the
+    whole device or admin access."""
 
 
 @attrs.frozen

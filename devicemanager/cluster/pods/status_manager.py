@@ -173,8 +173,8 @@ class StatusManager:
         """Return the status of a pod, as an object for the API.
 
         The status comes from ``PodState.rejection`` or, if this is None, from the kubelet. Returns
-        None if the kubelet does not have the pod. For example, it does not have a pod that was
-        already Succeeded or Failed when the node first saw it.
+        None if the pod has no rejection and the kubelet does not have the pod. For example, the
+        kubelet does not have a pod that was already Succeeded or Failed when the node first saw it.
         """
         node = self._node
         now = node.clock.time()

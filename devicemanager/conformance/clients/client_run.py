@@ -154,8 +154,8 @@ class ClientRun:
         """Wait for ``count`` calls after the mark ``since``, and return them. The default of
         ``count`` is the limit ``calls``.
 
-        Ignore calls for which ``is_wanted`` returns False. Raises Failed if the client exits, or if
-        it makes none of the other calls for ``seconds``; the default is ``patience``.
+        Count only calls for which ``is_wanted`` returns True. Raises Failed if the client exits, or
+        if it makes no such call for ``seconds``; the default is ``patience``.
 
         The error text contains ``what``, a name for the calls, and ``after``, the event that leads
         to the calls, such as "its start".

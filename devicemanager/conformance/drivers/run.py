@@ -214,8 +214,9 @@ class DriverRun(SuiteRun):
         stage.
 
         Without an earlier stage, wait until the driver has published devices, all pools are
-        complete, and no API object has changed for ``settle_seconds``. If this takes longer than
-        ``publish_seconds``, stop waiting without an error.
+        complete, and no API object has changed for ``settle_seconds``.
+
+        In both cases, stop waiting after ``publish_seconds``, without an error.
         """
         wanted = self.stage.device_counts.get(self.driver)
         if wanted is not None:

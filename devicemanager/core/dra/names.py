@@ -27,7 +27,7 @@ def claim_name(
     Returns None if the pod needs no claim for the entry. Raises DraError if the claim does not
     exist yet, or if the entry names neither a claim nor a template (``resourceclaim.Name``).
     ``wording`` is the message of the DraError, in which ``{error}`` stands for the cause. The
-    default is ``rules.wording.prepare_name``.
+    default, ``rules.wording.prepare_name``, is the message of a failed prepare.
     """
     wording = wording or rules.wording.prepare_name
     if claim.claim is not None:

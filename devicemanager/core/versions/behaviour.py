@@ -99,9 +99,9 @@ class Behaviour:
     ``narrowest``, a combination is preferred if all of its hints are preferred. With ``balanced``,
     its hints must also name the same NUMA nodes."""
     empty_topology_aligns: bool
-    """True if the topology manager aligns a resource that has a device with an empty topology (a
-    topology without NUMA nodes). If no device of such a resource names a NUMA node, a request for
-    the resource then fits on no set of NUMA nodes."""
+    """True if one device with an empty topology (a topology without NUMA nodes) is enough for the
+    topology manager to align the device's resource. If no device of this resource names a NUMA
+    node, requests for the resource cannot be aligned."""
     hints_over_device_nodes: bool
     """True if hints contain only NUMA nodes that have devices of the resource."""
     keeps_admitted_pod: bool
@@ -206,9 +206,10 @@ class Behaviour:
     """The gRPC services of DRA drivers that the kubelet can call, in its order of
     preference."""
     dra_plugin_chooses: bool
-    """True if the kubelet calls the first service in the driver's list that the kubelet knows.
-    Otherwise the kubelet calls the listed service that is first in its own order; if it knows no
-    listed service, it calls ``v1alpha3.NodeService`` (API version ``v1alpha4``)."""
+    """True if the order of the driver's list of services decides which service the kubelet calls:
+    the first one that the kubelet knows. If this is false, the kubelet's order of preference
+    decides. Such a kubelet calls ``v1alpha3.NodeService`` (API version ``v1alpha4``) if it knows no
+    service in the list."""
     dra_several_instances: bool
     """True if several instances of a DRA driver can be registered; otherwise a new instance
     replaces the old instance."""
@@ -226,8 +227,8 @@ class Behaviour:
     """True if a claim cannot be prepared while it is being unprepared."""
     dra_unprepares_own: bool
     """True if the kubelet, when a pod ends, unprepares only claims that are prepared for this pod.
-    Otherwise the kubelet also unprepares a claim of this pod that is prepared for exactly one other
-    pod."""
+    If this is false, it also unprepares a claim that the pod's spec names, but that is prepared
+    only for one other pod."""
     dra_stores_share_id: bool
     """True if the kubelet stores and reports the share ID of a device."""
     dra_skips_operations: bool
@@ -238,19 +239,20 @@ class Behaviour:
     dra_extended: bool
     """True if the kubelet prepares the claim that provides a pod's extended resources."""
     dra_all_mappings: bool
-    """True if a container gets the devices of all claim requests for its extended resource.
-    Otherwise it gets only the devices of the first of these requests, and no devices for a resource
+    """True if a container gets the devices of all claim requests for its extended resource. If this
+    is false, it gets only the devices of the first of these requests, and no devices for a resource
     such as ``deviceclass.resource.kubernetes.io/gpu``."""
     dra_gathers_requests: bool
     """True if a container can start as soon as the claims that it uses exist. The container's CDI
-    devices are then grouped by claim. Otherwise all claims of the pod must exist, and the CDI
-    devices are not grouped."""
+    devices are then grouped by claim. If this is false, all claims of the pod must exist, and the
+    CDI devices are not grouped."""
     dra_pod_groups: bool
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
-    """True if PodResources lists a claim of a container once for each request of the claim that the
-    container names. It lists no claims until all claims of the pod exist. Otherwise PodResources
-    lists each claim once, as soon as all claims that the container uses exist."""
+    """True if PodResources lists a claim several times for a container that names several requests
+    of this claim: once for each request. Such a kubelet lists no claims until all claims of the pod
+    exist. If this is false, PodResources lists each claim once, as soon as all claims that the
+    container uses exist."""
     dra_health: bool
     """True if the kubelet watches the health of DRA devices."""
     dra_health_messages: bool
@@ -261,8 +263,8 @@ class Behaviour:
     here, the kubelet calls ``v1alpha1.DRAResourceHealth`` of every driver."""
     dra_health_forgets: bool
     """True if the kubelet deletes the stored health of a device that the driver no longer reports,
-    when the timeout of the device has passed. Otherwise the kubelet keeps the device with health
-    Unknown."""
+    when the timeout of the device's last report has passed. If this is false, the kubelet keeps the
+    device with health Unknown."""
     dra_permanent_errors: bool
     """True if a pod fails when a driver responds that it can never prepare the pod's claim
     (KEP-5322, not released)."""

@@ -1,4 +1,4 @@
-"""Texts about kubelet versions: which one changed a behaviour, and how the mock was verified."""
+"""Texts about kubelet versions: which one changed a behavior, and how the mock was verified."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ def describe(behaviour: str, version: KubeletVersion) -> str:
     """Return a text such as ``kubelets do this since 1.24 (k/k#108052)``; empty if ``behaviour``
     is empty.
 
-    ``behaviour`` is the name of a field of ``Behaviour``. The version in the text is the version
-    that introduced the field's value in ``version``. If the oldest kubelet already has this value,
-    the text is ``kubelets do this before 1.24``, with the first version that has another value.
+    ``behaviour`` is the name of a field of ``Behaviour``. The text names the kubelet version that
+    introduced the value that this field has in ``version``. If the oldest kubelet already has this
+    value, the text is ``kubelets do this before 1.24``, with the first version that has another
+    value.
     """
     if not behaviour:
         return ""

@@ -86,7 +86,7 @@ class HealthStream:
         stops_if_unimplemented: bool,
     ) -> None:
         """``stops_if_unimplemented``: do not open the stream again if the driver does not
-        implement NodeWatchResources. Kubelets stop in this case since v1.37."""
+        implement NodeWatchResources, as in kubelets since v1.37."""
         assert instance.health_service is not None
         self._instance = instance
         self._service = instance.health_service

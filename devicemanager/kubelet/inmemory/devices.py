@@ -31,7 +31,8 @@ class TooManyDevices(ValueError):
 Simulated = Mapping[str, int | str | Iterable[Device]]
 """Mapping from resource names to devices: a number, a text, or ``Device`` objects.
 
-The text ``8@0,1`` is eight devices, alternating on NUMA nodes 0 and 1."""
+The text ``8@0,1`` is eight devices, alternating on NUMA nodes 0 and 1.
+"""
 
 # The number of digits is limited, since int() raises another error for very long texts.
 _COUNT = re.compile(r"[0-9]{1,20}")

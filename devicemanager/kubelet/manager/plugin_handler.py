@@ -22,6 +22,7 @@ A list is processed in four steps:
 2. Compare the new list with the previous list (``_Change``).
 3. Apply the new list under the lock, and find the pods that use changed devices (``_apply``).
 4. Report the changes and write the checkpoint (``_follow_up``).
+
 The real kubelet writes its checkpoint after every list. The mock writes only if the contents have
 changed.
 """

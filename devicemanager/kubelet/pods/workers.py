@@ -16,8 +16,8 @@ these steps:
 The events of a pod are therefore in this order: ADMITTED or REJECTED, starts, exits, FINISHED,
 TERMINATED. Claims are allocated before devices, and are freed if the admission fails later.
 
-A *structured claim* is a request for devices in the API ``devmgmtproto.k8s.io``, the predecessor of
-DRA (docs/claims.md). It is not a ResourceClaim.
+A *structured claim* is a request for devices in the API ``devmgmtproto.k8s.io``, the prototype of
+``resource.k8s.io`` (docs/claims.md). It is not a ResourceClaim.
 
 After a restart, ``readmit`` repeats all admissions in their original order. A pod keeps the devices
 that it has in the checkpoint. A pod that is only in the checkpoint also keeps its devices, until

@@ -152,7 +152,7 @@ class Calls:
     ) -> T:
         """Make a call as ``make`` does, on the running event loop and without injected faults.
 
-        If the calling task is cancelled, the call is cancelled, too.
+        If the calling task is canceled, the call is canceled, too.
         """
         method = self._method(path)
         call = self.begin(path, request)

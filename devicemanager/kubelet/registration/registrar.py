@@ -17,7 +17,7 @@ The plugin's first list can arrive before that answer, as in the kubelet.
 Waiting is done by tasks on the event loop. Code that can block, including callbacks of events, runs
 on a thread pool (``in_thread``), and its exceptions cannot end the loop.
 
-A registration in progress is cancelled if the kubelet stops or the watched socket vanishes. Its
+A registration in progress is canceled if the kubelet stops or the watched socket vanishes. Its
 connection is then closed on the thread pool, because closing can block. If the device manager
 already has the connection, the end of the ListAndWatch stream removes it. If no thread can be
 started, the registration is rejected.

@@ -4,8 +4,8 @@ Theory of operation. Since v1.25 the kubelet responds to Register after it has d
 plugin, which can take 10 seconds. If every such call used a gRPC worker thread, a few slow plugins
 would block all others. Therefore ``_register`` starts a task on the registrar's event loop and
 returns, and ``_answer`` sends the response when the task is done (``_AnsweredLater``). Before
-v1.25 the response is sent before the plugin is dialed, and the plugin is connected in the
-background.
+v1.25 the response is sent after the version and the resource name are checked. The plugin is then
+connected in the background.
 
 A response takes three steps. ``_answer`` converts the task's result or error to a response. An
 injected fault may delay the response or drop its connection (``_with_faults``). A short-lived

@@ -32,8 +32,8 @@ class SignalWait:
     """Context manager that handles signals until :meth:`restore` or the end of the ``with`` block.
 
     The default ``numbers`` are STOP_SIGNALS. If the process ignores SIGHUP (nohup), the default
-    omits SIGHUP.
-    ``handler`` is called for each signal; if it raises, :meth:`wait` can raise that exception.
+    omits SIGHUP. ``handler`` is called for each signal; if it raises, :meth:`wait` can raise that
+    exception.
 
     Use it in the main thread only. A forked child process gets the previous handlers back:
     otherwise its signals would wake the parent through the pipe.

@@ -33,7 +33,7 @@ class RecordedStream:
 
     lists: tuple[RecordedCall, ...]
     end: RecordedCall | None
-    """End of the stream; None if the recorder was killed before the stream ended."""
+    """The recorded line about the end of the stream; None if the recorder was killed before."""
 
 
 @attrs.frozen

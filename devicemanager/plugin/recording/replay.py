@@ -38,9 +38,9 @@ class ReplayPlugin(ManagedPlugin):
     one resource. ``speed``: how many recorded seconds pass per second; None: replay without pauses.
 
     ``start`` serves in the background and re-registers after kubelet restarts. The n-th
-    registration replays the n-th recorded registration. After the last recorded registration, the
-    plugin sends only the last recorded list. ``stop`` stops serving. A context manager: entering it
-    starts serving, leaving it stops.
+    registration replays the n-th recorded registration. If the plugin registers more often than in
+    the recording, it then sends only the last recorded list. ``stop`` stops serving. A context
+    manager: entering it starts serving, leaving it stops.
 
     A request that was not recorded fails with FAILED_PRECONDITION. It is added to ``misses``, and
     ``on_miss`` is called. The constructor raises RecordingError if the recording is invalid or does

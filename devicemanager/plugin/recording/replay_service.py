@@ -36,8 +36,9 @@ class ReplayService(Service):
     the replayed stream stays open. For the last recorded stream of the registration, the end
     depends on ``after``, the next recorded registration:
 
-    * None: the replayed stream stays open.
-    * With the same kubelet instance: the replayed stream ends at the recorded time.
+    * None, if this is the last registration in the recording: the replayed stream stays open.
+    * With the same kubelet instance: the replayed stream ends at the recorded time, whichever side
+      ended the recorded stream.
     * With another kubelet instance: the rule for all other streams applies.
 
     ``missed`` is called with each request that was not recorded.

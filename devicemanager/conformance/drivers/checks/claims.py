@@ -357,8 +357,8 @@ def dc20(run: DriverRun) -> str:
     run.settle(2 * delay)
     if new := sorted(run.cdi.registry().devices.keys() - before):
         raise Failed(
-            f"{new[0]} was written after NodeUnprepareResources, by a NodePrepareResources call "
-            "whose deadline had passed"
+            f"the CDI device {new[0]} was created after NodeUnprepareResources, by a "
+            "NodePrepareResources call whose deadline had passed"
         )
     _check_free(run, claim, "a call whose deadline has passed")
     return f"with a deadline of {delay / 2:g} s"

@@ -267,8 +267,8 @@ def _check_versions(run: DriverRun, *, previous_first: bool) -> str:
     run.unprepare(other)
     if problem:
         raise Warned(
-            f"{two} has unprepared a claim that {one} had prepared, but could not prepare it "
-            f"again: {problem}"
+            f"{two} has unprepared a claim that {one} had prepared, but before that, a repeated "
+            f"NodePrepareResources failed: {problem}"
         )
     return f"{two} has unprepared a claim that {one} had prepared"
 

@@ -26,7 +26,7 @@ class Fragment:
 
     ``config`` has only fields with a value. ``conflicts`` starts with ``RunOptions.conflicts``,
     followed by the conflicts that ``render`` found, for example between a device plugin and a CDI
-    device.
+    device. In these conflicts, the later value has precedence, as in a container runtime.
     """
 
     config: Mapping[str, Any]
