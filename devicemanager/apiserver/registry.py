@@ -287,15 +287,16 @@ class Registry:
             is_pod = target.kind == KINDS["pods"]
             grace = _grace(old, options.get("gracePeriodSeconds")) if is_pod else 0
             before = old["metadata"].get("deletionGracePeriodSeconds")
-            # A second deletion can only shorten the grace period.
-            if before is not None and grace >= before > 0:
+            # A second deletion can only shorten the grace period. The generation counts only the
+            # first one (``BeforeDelete``, registry/rest/delete.go).
+            if before is not None and grace >= before:
                 return self._get(target)
             new = {**old, "metadata": {**old["metadata"]}}
             new["metadata"] |= {
                 "deletionTimestamp": timestamp(grace),
                 "deletionGracePeriodSeconds": grace,
             }
-            if "generation" in new["metadata"]:
+            if before is None and "generation" in new["metadata"]:
                 new["metadata"]["generation"] += 1
             if _can_be_removed(new):
                 return self._remove(target)

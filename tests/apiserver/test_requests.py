@@ -2,6 +2,7 @@
 
 import json
 
+import attrs
 import pytest
 
 from devicemanager.apiserver.authorization import (
@@ -264,6 +265,27 @@ def test_finalizer_keeps_a_pod_until_it_is_removed(registry):
 
     registry.change(at(), released)
     assert get(registry) is None
+
+
+def test_second_deletion_of_an_object_with_finalizers_changes_nothing(registry):
+    value = {"metadata": {"name": "a", "finalizers": ["f"]}}
+    registry.create(NODES, value)
+    node = attrs.evolve(NODES, name="a")
+    deleted = registry.delete(node, {})
+    assert deleted.value["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert registry.delete(node, {}) is deleted
+    assert registry.store.version == deleted.version
+
+
+def test_shorter_grace_period_keeps_the_generation(registry):
+    value = pod(terminationGracePeriodSeconds=5)
+    value["metadata"]["finalizers"] = ["f"]
+    registry.create(COLLECTION, value)
+    registry.delete(at(), {})
+    generation = get(registry)["metadata"]["generation"]
+    registry.delete(at(), {"gracePeriodSeconds": 0})
+    assert get(registry)["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert get(registry)["metadata"]["generation"] == generation
 
 
 def test_pod_is_bound_once(registry):
