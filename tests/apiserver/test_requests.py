@@ -5,6 +5,7 @@ import json
 import attrs
 import pytest
 
+from devicemanager.apiserver import store
 from devicemanager.apiserver.authorization import (
     Permission,
     Permissions,
@@ -286,6 +287,15 @@ def test_shorter_grace_period_keeps_the_generation(registry):
     registry.delete(at(), {"gracePeriodSeconds": 0})
     assert get(registry)["metadata"]["deletionGracePeriodSeconds"] == 0
     assert get(registry)["metadata"]["generation"] == generation
+
+
+def test_failed_removal_keeps_the_object(registry, monkeypatch):
+    registry.create(COLLECTION, pod())
+    version = registry.store.version
+    monkeypatch.setattr(store, "MAX_OBJECT", 10)
+    fails(500, registry.delete, at(), {"gracePeriodSeconds": 0})
+    assert get(registry) is not None
+    assert registry.store.version == version
 
 
 def test_pod_is_bound_once(registry):
