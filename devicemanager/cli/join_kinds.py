@@ -18,6 +18,7 @@ from devicemanager.cli import join_slices
 from devicemanager.cli.files import read_file
 from devicemanager.cli.join_values import EFFECTS, label_option
 from devicemanager.cli.options import CommandError
+from devicemanager.io.safe_read import not_utf8
 
 if TYPE_CHECKING:
     from devicemanager.client.protocol import JsonObject
@@ -92,7 +93,9 @@ def _kinds(file: str) -> Iterator[_Kind]:
 
     try:
         documents = load_documents(read_file(file, _MAX_FILE).decode())
-    except (ManifestError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{file}: {not_utf8(error)}") from None
+    except ManifestError as error:
         raise CommandError(f"{file}: {error}") from None
     listed = [each for value in documents for each in _listed(file, value)]
     if not listed:

@@ -22,7 +22,8 @@ KINDS = re.search(r"```yaml\n(kinds:.*?)```", PAGE, re.DOTALL)[1]
 def kinds(tmp_path):
     def kinds(text, *flags):
         file = tmp_path / "nodes.yaml"
-        file.write_text(text if isinstance(text, str) else yaml.safe_dump(text))
+        data = text if isinstance(text, bytes | str) else yaml.safe_dump(text)
+        file.write_bytes(data if isinstance(data, bytes) else data.encode())
         parser = argparse.ArgumentParser()
         join.add(parser.add_subparsers())
         args = parser.parse_args(["join", "--prefix", "n", "-f", str(file), *flags])
@@ -110,6 +111,11 @@ def test_file_without_kinds_is_one_line(kinds, text):
     with pytest.raises(CommandError, match=r"nodes\.yaml: ") as error:
         kinds(text)
     assert "\n" not in str(error.value)
+
+
+def test_file_that_is_not_text_names_the_byte(kinds):
+    with pytest.raises(CommandError, match=r"nodes\.yaml: not UTF-8 text \(byte 7\)$"):
+        kinds(b"kinds: \xff")
 
 
 def test_kinds_have_different_names(kinds):
