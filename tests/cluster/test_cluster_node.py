@@ -390,6 +390,18 @@ def test_annotation_sets_and_clears_device_faults(world: World) -> None:
     assert counts() == ("4", "4") and world.warnings == []
 
 
+@pytest.mark.parametrize(
+    "fault", ["prepare-fails=d:x", "prepare-delay=d:x", "device-lost=vendor.com/none/gpu-0"]
+)
+def test_fault_that_cannot_be_set_is_reported_once(world: World, fault: str) -> None:
+    world.join()
+    for number in (1, 2):
+        world.annotate(fault)
+        assert len(world.warnings) == number
+        world.annotate("")
+        assert len(world.warnings) == number
+
+
 def test_annotation_sets_and_clears_node_faults(world: World) -> None:
     node = world.join()
     world.annotate("not-ready; disk-pressure")
