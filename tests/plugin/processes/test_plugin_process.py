@@ -214,6 +214,17 @@ def test_upgrade_without_a_gap(mock_kubelet, plugin_process):
     assert mock_kubelet.allocatable() == {GPU: 5}
 
 
+def test_stop_also_ends_old_commands_of_upgrades(mock_kubelet, plugin_process):
+    process = plugin_process(["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"])
+    mock_kubelet.wait_for(process.output, what="a line")
+    old = process.pid
+    process.upgrade(simulated(), GPU)
+    process.upgrade(simulated("--plugin-name", "two"), GPU)
+    assert psutil.pid_exists(old)
+    process.stop(1)
+    assert not psutil.pid_exists(old)
+
+
 def test_failed_upgrade_keeps_the_old_process(mock_kubelet, plugin_process):
     process = plugin_process(simulated(), GPU, 2)
     old = process.pid
