@@ -377,6 +377,7 @@ class PluginProcess:
     def _end(self, number: int, timeout: float) -> int:
         run = self._running()
         run.signal(number)
+        run.signal(signal.SIGCONT)  # a paused command reacts to SIGTERM only after SIGCONT
         status = run.wait(timeout)
         if status is None:
             name = signal.Signals(number).name

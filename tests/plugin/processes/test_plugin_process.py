@@ -204,6 +204,14 @@ def test_pause_and_resume(mock_kubelet, plugin_process):
     assert process.exit_status is not None
 
 
+def test_paused_command_can_be_terminated(mock_kubelet, plugin_process):
+    process = plugin_process(["sleep", "300"])
+    child = psutil.Process(process.pid)
+    process.pause()
+    mock_kubelet.wait_for(lambda: child.status() == psutil.STATUS_STOPPED)
+    assert process.terminate() == -15
+
+
 def test_upgrade_without_a_gap(mock_kubelet, plugin_process):
     process = plugin_process(simulated("--plugin-name", "one"), GPU, 2)
     old = process.pid
