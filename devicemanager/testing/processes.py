@@ -265,9 +265,11 @@ class PluginProcess:
         the result is the path in the mounted directory. Other paths do not change.
         """
         for source, target, keep in self._binds:
-            if Path(path).is_relative_to(target):
-                inner = Path(path).relative_to(target)
-                return Path(path) if {*inner.parts[:1]} & {*keep} else source / inner
+            # The mount at /var/run/cdi is also at /run/cdi if /var/run is a link to /run.
+            for place in (target, resolved(Path("/"), target)):
+                if Path(path).is_relative_to(place):
+                    inner = Path(path).relative_to(place)
+                    return Path(path) if {*inner.parts[:1]} & {*keep} else source / inner
         return Path(path)
 
     # -- waiting ---------------------------------------------------------------------
