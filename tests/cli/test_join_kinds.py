@@ -84,6 +84,18 @@ def test_nodes_of_all_kinds_have_different_addresses(kinds):
         ({"name": "a", "labels": {"a": "b c"}}, "kind a: invalid label 'a=b c'"),
         ({"name": "a", "taints": [{"key": "k"}]}, "kind a: invalid taint {'key': 'k'}: expected"),
         ({"name": "a", "capacity": {"cpu": "x"}}, "kind a: invalid capacity cpu: 'x': use a form"),
+        (
+            {"name": "a", "capacity": {"memory": "-1Gi"}},
+            "kind a: invalid capacity memory: '-1Gi': use a form",
+        ),
+        (
+            {"name": "a", "drivers": [{"name": "d", "devices": 1, "capacity": {"m": -1}}]},
+            "kind a: driver 'd': invalid capacity m: -1: use a form such as 2, 500m or 8Gi",
+        ),
+        (
+            {"name": "a", "drivers": [{"name": "d", "devices": 1, "capacity": {"m": "x"}}]},
+            "kind a: driver 'd': invalid capacity m: 'x': use a form such as 2, 500m or 8Gi",
+        ),
         ({"name": "a", "devices": [1]}, "kind a: invalid devices [1]: expected devices such as {"),
         ({"name": "a", "devices": {"cpu": 1}}, "kind a: invalid resource 'cpu': expected a name"),
         ({"name": "a", "devices": {"v.com/g": "x"}}, "kind a: invalid devices 'v.com/g=x'"),
