@@ -20,6 +20,7 @@ from devicemanager.apiserver.registry import Registry
 from devicemanager.apiserver.selectors import selector
 from devicemanager.apiserver.store import Store
 from devicemanager.apiserver.watch import Watch
+from devicemanager.objects.status import times
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -287,6 +288,40 @@ def test_shorter_grace_period_keeps_the_generation(registry):
     registry.delete(at(), {"gracePeriodSeconds": 0})
     assert get(registry)["metadata"]["deletionGracePeriodSeconds"] == 0
     assert get(registry)["metadata"]["generation"] == generation
+
+
+@pytest.mark.parametrize(
+    ("requested", "due", "grace"),
+    [(40, 1040, 40), (20, 1020, 20), (10, 1020, 1), (-5, 1020, 1), (0, 1020, 0), (90, 1090, 90)],
+)
+def test_shorter_grace_period_counts_from_the_first_deletion(
+    registry, monkeypatch, requested, due, grace
+):
+    value = pod(terminationGracePeriodSeconds=100)
+    value["metadata"]["finalizers"] = ["f"]
+    registry.create(COLLECTION, value)
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    registry.delete(at(), {})
+    monkeypatch.setattr("time.time", lambda: 1020.0)
+    registry.delete(at(), {"gracePeriodSeconds": requested})
+    assert get(registry)["metadata"]["deletionTimestamp"] == times.timestamp(due)
+    assert get(registry)["metadata"]["deletionGracePeriodSeconds"] == grace
+
+
+def test_negative_grace_period_is_one_second(registry):
+    registry.create(COLLECTION, pod())
+    registry.delete(at(), {"gracePeriodSeconds": -5})
+    assert get(registry)["metadata"]["deletionGracePeriodSeconds"] == 1
+
+
+def test_second_deletion_without_a_grace_period_changes_nothing(registry):
+    registry.create(COLLECTION, pod(terminationGracePeriodSeconds=5))
+    registry.delete(at(), {"gracePeriodSeconds": 60})
+    succeeded = {"status": {"phase": "Succeeded"}}
+    registry.change(at(below="status"), lambda old: {**old, **succeeded})
+    version = registry.store.version
+    registry.delete(at(), {})
+    assert registry.store.version == version
 
 
 def test_failed_removal_keeps_the_object(registry, monkeypatch):
