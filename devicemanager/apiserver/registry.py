@@ -111,6 +111,9 @@ class Registry:
         given_name = metadata.get("name")
         value |= {"apiVersion": kind.api_version, "kind": kind.name}
         metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
+        # ``WipeObjectMetaSystemFields``, registry/rest/meta.go, v1.37
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+            metadata.pop(field, None)
         if kind.namespaced:
             metadata["namespace"] = target.namespace
         _set_defaults(kind.name, value)

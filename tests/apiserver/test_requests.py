@@ -314,6 +314,13 @@ def test_negative_grace_period_is_one_second(registry):
     assert get(registry)["metadata"]["deletionGracePeriodSeconds"] == 1
 
 
+def test_created_object_is_not_being_deleted(registry):
+    value = pod()
+    value["metadata"] |= {"deletionTimestamp": "x", "deletionGracePeriodSeconds": 5}
+    created = registry.create(COLLECTION, value).value["metadata"]
+    assert not {"deletionTimestamp", "deletionGracePeriodSeconds"} & created.keys()
+
+
 def test_second_deletion_without_a_grace_period_changes_nothing(registry):
     registry.create(COLLECTION, pod(terminationGracePeriodSeconds=5))
     registry.delete(at(), {"gracePeriodSeconds": 60})
