@@ -10,6 +10,7 @@ from typing import Any, Self
 import attrs
 
 from devicemanager.conformance.outcomes import CheckError, Outcome
+from devicemanager.io.safe_read import not_utf8
 from devicemanager.objects.manifests.documents import load_documents
 from devicemanager.objects.manifests.errors import ManifestError
 
@@ -50,7 +51,7 @@ class Waivers:
         except OSError as error:
             raise CheckError(f"waivers {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise CheckError(f"waivers {path}: not UTF-8 text (byte {error.start})") from error
+            raise CheckError(f"waivers {path}: {not_utf8(error)}") from error
         except ManifestError as error:
             raise CheckError(f"invalid waivers {path}: {error}") from error
         content = documents[0] if len(documents) == 1 else None

@@ -401,13 +401,13 @@ class Ledger:
         for pod, resource, ids in self._all_in_use(drafts):
             self._index.setdefault(resource, _Index()).add(pod, ids)
 
-    def enter(self, draft: Draft, containers: Iterable[ContainerName]) -> None:
-        """Turn the devices that a dropped draft has for ``containers`` into allocated devices. With
-        quirk Q31, a rejected pod keeps these devices."""
+    def enter(self, draft: Draft) -> None:
+        """Turn the devices of a dropped draft into allocated devices. With quirk Q31, a rejected
+        pod keeps these devices."""
         self.restore(
             (draft.pod, container, resource, allocated)
-            for container in containers
-            for resource, allocated in draft.allocated.get(container, {}).items()
+            for container, by_resource in draft.allocated.items()
+            for resource, allocated in by_resource.items()
         )
 
     def restore(self, entries: Iterable[Entry]) -> None:

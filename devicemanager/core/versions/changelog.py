@@ -16,11 +16,11 @@ def describe(behaviour: str, version: KubeletVersion) -> str:
 
     ``behaviour`` is the name of a field of ``Behaviour``, and ``this`` is its value in ``version``.
     If this is the oldest value, the text is ``kubelets do this before`` the version that changed
-    the value. If ``behaviour`` is empty, the text is empty.
+    the value. If ``behaviour`` is empty or has the same value in all versions, the text is empty.
     """
-    if not behaviour:
+    steps = STEPS[behaviour] if behaviour else ()
+    if len(steps) < 2:
         return ""
-    steps = STEPS[behaviour]
     step = step_at(steps, version)
     if step is not steps[0]:
         return f"kubelets do this since {_versions(step)}"
