@@ -460,6 +460,23 @@ def test_metadata_files(serve, register, claim, directory):
     assert list((directory / "plugins" / DRIVER / "dra-device-metadata").iterdir()) == []
 
 
+def test_late_unprepare_keeps_the_metadata_of_a_new_claim(api, serve, register, claim, directory):
+    server = serve(Gpus(), metadata=True)
+    assert server.wait_published(60)
+    kubelet = register(server)
+    old = claim("train", "gpu-0")
+    kubelet.prepare(old)
+    api.delete("resourceclaims", "train")
+    new = claim("train", "gpu-1")
+    kubelet.prepare(new)
+    data = directory / "plugins" / DRIVER / "dra-device-metadata"
+    for each, kept in ((old, [uid_of(new)]), (new, [])):
+        assert not kubelet.unprepare(each)[uid_of(each)].error
+        files = data.glob("*/*/metadata.json")
+        assert [json.loads(path.read_text())["metadata"]["uid"] for path in files] == kept
+    assert list(data.iterdir()) == []
+
+
 def test_sockets_return_with_the_kubelets_directory(serve, register, claim, directory):
     server = serve(Gpus())
     register(server)
