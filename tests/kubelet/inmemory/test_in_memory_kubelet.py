@@ -460,6 +460,18 @@ def test_pod_that_waits_for_its_driver_runs_on_a_kubelet_without_dra() -> None:
     assert (record.sync_error, record.sync_at) == ("", None)
 
 
+def test_pod_that_ends_during_the_request_for_its_claim_holds_no_claim() -> None:
+    class Ending(OneClaim):
+        def fetch(self, namespace: str, name: str) -> dict[str, Any]:
+            node.terminate("uid-train")
+            return super().fetch(namespace, name)
+
+    node = InMemoryKubelet(clock=ManualClock(), drivers={dra_objects.DRIVER: ["gpu-0"]})
+    node.use_claims(Ending())
+    node.admit(dra_objects.pod())
+    assert node.held_claims("uid-train") == ()
+
+
 def test_claims_are_unprepared_if_a_kubelet_without_dra_ran_in_between() -> None:
     node = InMemoryKubelet(clock=ManualClock(), drivers={dra_objects.DRIVER: ["gpu-0"]})
     node.use_claims(OneClaim())
