@@ -275,6 +275,16 @@ def test_set_devices_replaces_the_list() -> None:
     }
 
 
+def test_set_devices_of_a_stopped_kubelet_changes_nothing() -> None:
+    node = node_with()
+    node.stop()
+    for resource in (GPU, "vendor.com/nic"):
+        with pytest.raises(RequestError, match="not running"):
+            node.set_devices(resource, 2)
+    node.start()
+    assert node.node_status().capacity == {GPU: 4}
+
+
 def test_fail_allocate_rejects_pods_until_cleared() -> None:
     node = node_with()
     node.fail_allocate(GPU, RpcError("Unknown", "broken"))
