@@ -37,7 +37,7 @@ class WebApplication(HttpApplication):
     ) -> None:
         """Create the application. ``failed`` is called with one line about a bug, ``closing`` when
         the server stops. ``control`` serves the control API, if it is enabled. Requests for
-        ``open_paths`` are accepted with any header Host, because their responses reveal nothing."""
+        ``open_paths`` with a header Upgrade are accepted with any header Host."""
         self._gate = gate
         self._open_paths = open_paths
         self._failed = failed
@@ -53,7 +53,9 @@ class WebApplication(HttpApplication):
         await super().__call__(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not scope["path"].startswith(self._open_paths):
+        # A page can send Upgrade only for a WebSocket, whose error response it cannot read.
+        is_upgrade = any(name == b"upgrade" for name, _ in scope["headers"])
+        if not (is_upgrade and scope["path"].startswith(self._open_paths)):
             self._gate.check_sender(scope)
         await self._router(scope, receive, send)
 
