@@ -111,6 +111,9 @@ class Registry:
         given_name = metadata.get("name")
         value |= {"apiVersion": kind.api_version, "kind": kind.name}
         metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
+        # ``WipeObjectMetaSystemFields``, registry/rest/meta.go, v1.37
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+            metadata.pop(field, None)
         if kind.namespaced:
             metadata["namespace"] = target.namespace
         _set_defaults(kind.name, value)
@@ -284,21 +287,28 @@ class Registry:
         (``registry/core/pod/strategy.go``, CheckGracefulDelete).
         """
         with self.store.lock:
-            old = self._get(target).value
+            stored = self._get(target)
+            old = stored.value
             _check_preconditions(target, old, options.get("preconditions") or {})
-            is_pod = target.kind == KINDS["pods"]
-            grace = _grace(old, options.get("gracePeriodSeconds")) if is_pod else 0
-            before = old["metadata"].get("deletionGracePeriodSeconds")
-            # A second deletion can only shorten the grace period.
-            if before is not None and grace >= before > 0:
-                return self._get(target)
-            new = {**old, "metadata": {**old["metadata"]}}
-            new["metadata"] |= {
-                "deletionTimestamp": timestamp(grace),
-                "deletionGracePeriodSeconds": grace,
-            }
-            if "generation" in new["metadata"]:
-                new["metadata"]["generation"] += 1
+            metadata, requested = {**old["metadata"]}, options.get("gracePeriodSeconds")
+            before = metadata.get("deletionGracePeriodSeconds")
+            if before is None:
+                grace = _grace(old, requested) if target.kind == KINDS["pods"] else 0
+                metadata["deletionTimestamp"] = timestamp(grace)
+                if "generation" in metadata:
+                    metadata["generation"] += 1
+            # A second deletion can only shorten the grace period, counted from the first one. It
+            # keeps the generation (``BeforeDelete``, registry/rest/delete.go).
+            elif requested is not None and (grace := _seconds(requested)) < before:
+                due = (times.seconds_of(metadata["deletionTimestamp"]) or 0) - before + grace
+                # The new time is never in the past; only a request for 0 seconds gets 0 seconds.
+                if due < (now := time.time()):
+                    due, grace = now, min(grace, 1)
+                metadata["deletionTimestamp"] = times.timestamp(due)
+            else:
+                return stored
+            metadata["deletionGracePeriodSeconds"] = grace
+            new = {**old, "metadata": metadata}
             if _can_be_removed(new):
                 return self._remove(target)
             return self.store.put(target.kind, new)
@@ -340,7 +350,13 @@ def _grace(pod: Object, requested: int | None) -> int:
     # No kubelet has to stop containers of such a pod.
     if not pod["spec"].get("nodeName") or is_terminal(pod):
         return 0
-    return _GRACE if seconds is None else max(0, int(seconds))
+    return _GRACE if seconds is None else _seconds(seconds)
+
+
+def _seconds(grace: int) -> int:
+    # A negative value means one second (``BeforeDelete``).
+    seconds = int(grace)
+    return seconds if seconds >= 0 else 1
 
 
 def _can_be_removed(value: Object) -> bool:

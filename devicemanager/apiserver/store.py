@@ -133,9 +133,10 @@ class Store:
         state.
         """
         with self.lock:
-            before = self._objects[kind.qualified].pop((namespace, name))
-            value = before.value if last_value is None else last_value
+            objects = self._objects[kind.qualified]
+            value = objects[namespace, name].value if last_value is None else last_value
             last = self._next({**value, "metadata": dict(value["metadata"])})
+            del objects[namespace, name]
             self._note(Change(self.version, kind, last, None))
             return last
 

@@ -15,7 +15,7 @@ import attrs
 from devicemanager.claims.errors import ClaimsError, InvalidObject, one_line
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.reading import MAX_SIZE, read_object, read_text
-from devicemanager.io.safe_read import FileRejected, read_regular
+from devicemanager.io.safe_read import FileRejected, not_utf8, read_regular
 from devicemanager.objects.manifests.errors import described, shown
 
 ClaimSource = Mapping[str, Any] | str | Path | api.Object
@@ -101,7 +101,7 @@ def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
     except OSError as error:
         raise InvalidObject((f"{path}: {error.strerror}",)) from None
     except UnicodeDecodeError as error:
-        raise InvalidObject((f"{path}: not UTF-8 text (at byte {error.start})",)) from None
+        raise InvalidObject((f"{path}: {not_utf8(error)}",)) from None
     except ValueError:
         raise InvalidObject((f"invalid path {shown(str(path))}",)) from None
     return ObjectFile(path, read_text(text, str(path)))

@@ -204,10 +204,16 @@ class PodClaims(ClaimManager):
         Raises AllocationError if a driver fails. The claims stay allocated, and the next call
         retries.
         """
-        if self._drivers.prepare(pod.uid):
-            with self._lock:
-                self._mark_unwritten()
-            self._flush()
+        changed = False
+        try:
+            for is_used in self._drivers.prepare(pod.uid):
+                changed |= is_used
+        finally:
+            # Also after an error: the drivers before the one that failed have prepared devices.
+            if changed:
+                with self._lock:
+                    self._mark_unwritten()
+                self._flush()
 
     # -- what PodResources, run options and pod status show --------------------------------
 

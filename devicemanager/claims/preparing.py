@@ -9,7 +9,7 @@ released devices."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -63,18 +63,17 @@ class Drivers:
         devices = self._allocated.devices(claim)
         return all(key in prepared or key.driver not in self._drivers for key in devices)
 
-    def prepare(self, pod: str) -> bool:
+    def prepare(self, pod: str) -> Iterator[bool]:
         """Prepare the devices of a pod's claims, except devices that are already prepared.
 
-        ``pod`` is the UID. Return True if a driver has prepared a claim that the pod still uses
-        after the call. Raises AllocationError for the first driver that fails.
+        ``pod`` is the UID. After each call of a driver, yield True if the pod still uses the claim
+        that the driver has prepared. Raises AllocationError for the first driver that fails.
         """
-        changed = False
         for task in self._tasks(pod):
             ids = _prepare(task)
             with self._lock:
-                changed |= self._allocated.record_prepared(pod, task.claim.id, ids)
-        return changed
+                is_used = self._allocated.record_prepared(pod, task.claim.id, ids)
+            yield is_used
 
     def _tasks(self, pod: str) -> list[_Task]:
         with self._lock:

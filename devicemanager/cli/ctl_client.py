@@ -22,6 +22,7 @@ from devicemanager.control.api_client import ServedApi, served_paths, transport_
 from devicemanager.control.client import MockKubeletClient
 from devicemanager.control.nodes import operations as nodes
 from devicemanager.core.errors import RequestError
+from devicemanager.io.safe_read import not_utf8
 
 if TYPE_CHECKING:
     from devicemanager.kubelet.pods.pod_info import PodInfo
@@ -140,7 +141,7 @@ def content(file: str) -> bytes:
     try:
         found.decode()
     except UnicodeDecodeError as error:
-        raise CommandError(f"{name}: not UTF-8 text (byte {error.start})") from None
+        raise CommandError(f"{name}: {not_utf8(error)}") from None
     return found
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli.files import STANDARD_INPUT, add_file, check_one_standard_input, read_file
 from devicemanager.cli.options import CommandError, needs_extra
+from devicemanager.io.safe_read import not_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,7 +156,7 @@ def _documents(path: str) -> list[Any]:
         too_large = f"larger than {_MAX_FILE} bytes: use smaller files"
         found = load_documents(text, _MAX_FILE, _MAX_VALUES, too_large)
     except UnicodeDecodeError as error:
-        raise CommandError(f"{path}: not UTF-8 text (byte {error.start + 1})") from None
+        raise CommandError(f"{path}: {not_utf8(error)}") from None
     except ManifestError as error:
         raise CommandError(f"{path}: {error}") from None
     return [each for value in found for each in (value if isinstance(value, list) else [value])]

@@ -79,12 +79,15 @@ def explain_pod(objects: DraObjects, pod: Object, node: Node) -> PodExplanation:
     title, name = f"{metadata['namespace']}/{metadata['name']}", node.name
     if not found.new:
         return PodExplanation(title, name, tuple(results))
-    allocated, state, reasons = _allocate(objects, list(found.new.values()), node)
-    texts = [", ".join(_devices(each)) for each in allocated]
-    for entry, text in zip(found.new, texts or [""] * len(found.new), strict=True):
-        index = next(n for n, each in enumerate(results) if each.entry == entry)
-        why = text or "the node has no devices for its requests and constraints"
-        results[index] = attrs.evolve(results[index], state=state, text=why)
+    # Two entries of a pod can name the same claim, which is allocated once.
+    claims = list({each["metadata"]["name"]: each for each in found.new.values()}.values())
+    allocated, state, reasons = _allocate(objects, claims, node)
+    texts = {each["metadata"]["name"]: ", ".join(_devices(each)) for each in allocated}
+    for index, each in enumerate(results):
+        if each.entry in found.new:
+            text = texts.get(found.new[each.entry]["metadata"]["name"])
+            why = text or "the node has no devices for its requests and constraints"
+            results[index] = attrs.evolve(each, state=state, text=why)
     if all(each.state in _FITS for each in results):
         objects.claims += allocated
     return PodExplanation(title, name, tuple(results), reasons)
@@ -164,9 +167,7 @@ class _PodClaims:
             text = "the objects have no ResourceClaim with this name"
             return ClaimResult(entry, name, "not-found", text)
         if not dra_pods.is_allocated(claim):
-            # Two entries of a pod can name the same claim, which is allocated once.
-            if claim not in self.new.values():
-                self.new[entry] = claim
+            self.new[entry] = claim
             return ClaimResult(entry, name, "fits", "")
         if not dra_pods.allows_node(claim, self._node):
             text = f"its devices cannot be used on node {self._node.name}"

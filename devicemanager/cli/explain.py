@@ -30,6 +30,7 @@ from devicemanager.cli.settings_options import (
 )
 from devicemanager.cli.snapshot_files import load_snapshot
 from devicemanager.core.printable import counted
+from devicemanager.io.safe_read import not_utf8
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint
@@ -303,7 +304,7 @@ def _text_of(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise CommandError(f"standard input: not UTF-8 text (byte {error.start})") from None
+        raise CommandError(f"standard input: {not_utf8(error)}") from None
 
 
 def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:

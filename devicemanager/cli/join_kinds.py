@@ -7,6 +7,7 @@ file and, if known, the kind and the field.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from devicemanager.cli import join_slices
 from devicemanager.cli.files import read_file
 from devicemanager.cli.join_values import EFFECTS, label_option
 from devicemanager.cli.options import CommandError
+from devicemanager.io.safe_read import not_utf8
 
 if TYPE_CHECKING:
     from devicemanager.client.protocol import JsonObject
@@ -91,7 +93,9 @@ def _kinds(file: str) -> Iterator[_Kind]:
 
     try:
         documents = load_documents(read_file(file, _MAX_FILE).decode())
-    except (ManifestError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{file}: {not_utf8(error)}") from None
+    except ManifestError as error:
         raise CommandError(f"{file}: {error}") from None
     listed = [each for value in documents for each in _listed(file, value)]
     if not listed:
@@ -156,18 +160,23 @@ def _taints(kind: _Kind) -> Iterator[dict[str, str]]:
 
 
 def _capacity(kind: _Kind) -> dict[str, Quantity]:
+    expected = "quantities such as {cpu: 8, memory: 32Gi, pods: 20}"
+    capacity = kind.field("capacity", dict, {}, expected)
+    try:
+        return {str(name): _quantity(name, text) for name, text in capacity.items()}
+    except ValueError as error:
+        raise kind.error(str(error)) from None
+
+
+def _quantity(name: object, text: object) -> Quantity:
+    """Parse a quantity of at least 0. Raises ValueError."""
     from devicemanager.core.quantity import Quantity
 
-    expected = "quantities such as {cpu: 8, memory: 32Gi, pods: 20}"
-    found = {}
-    for name, text in kind.field("capacity", dict, {}, expected).items():
-        try:
-            found[str(name)] = Quantity.parse(str(text))
-        except ValueError:
-            raise kind.error(
-                f"invalid capacity {name}: {_shown(text)}: use a form such as 2, 500m or 8Gi"
-            ) from None
-    return found
+    with contextlib.suppress(ValueError):
+        found = Quantity.parse(str(text))
+        if found.nanos >= 0:
+            return found
+    raise ValueError(f"invalid capacity {name}: {_shown(text)}: use a form such as 2, 500m or 8Gi")
 
 
 def _devices(kind: _Kind) -> dict[str, str]:
@@ -209,14 +218,13 @@ def _drivers(kind: _Kind) -> tuple[DriverLayout, ...]:
 
 def _driver(kind: _Kind, given: Mapping[str, Any]) -> DriverLayout:
     from devicemanager.cluster.driver_layouts import simulated_driver
-    from devicemanager.core.quantity import Quantity
 
     try:
         name, numa = join_slices.driver_option(f"{given['name']}={given['devices']}")
         attributes, capacity = (dict(given.get(each) or {}) for each in ("attributes", "capacity"))
         values = {str(key): _attribute(value) for key, value in attributes.items()}
         amounts = {
-            str(key): {"value": str(Quantity.parse(str(value)))} for key, value in capacity.items()
+            str(key): {"value": str(_quantity(key, value))} for key, value in capacity.items()
         }
     except (argparse.ArgumentTypeError, ValueError, TypeError) as error:
         raise kind.error(f"driver {_shown(given.get('name'))}: {error}") from None

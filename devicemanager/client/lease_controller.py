@@ -14,6 +14,7 @@ import heapq
 import random
 import threading
 import time
+from collections import deque
 from typing import Any, Final
 
 import attrs
@@ -54,6 +55,9 @@ class _Lease:
     node: str
     uid: str
     due: float
+    """Time of the next attempt."""
+    wanted: float
+    """Time at which the Lease is to be renewed; earlier than ``due`` after a failed attempt."""
     version: str | None = None
     """``resourceVersion`` of the Lease; None if it must be created or read again."""
     extra: dict[str, Any] = attrs.Factory(dict)
@@ -113,7 +117,9 @@ class LeaseController:
         self._threads: list[threading.Thread] = []
         self._is_watched = False
         self._closed = False
-        self._renewals, self._lag, self._worst, self._worst_at = 0, 0.0, 0.0, 0.0
+        self._renewals, self._lag = 0, 0.0
+        # Times and delays of the last minute, without those that a larger one followed.
+        self._worst: deque[tuple[float, float]] = deque()
 
     # -- nodes -----------------------------------------------------------------------
 
@@ -122,10 +128,11 @@ class LeaseController:
 
         ``uid`` is the UID of the Node. An existing Lease is updated.
         """
+        now = time.monotonic()
         with self._changed:
             if (known := self._leases.pop(node, None)) is not None:
                 known.removed = True
-            lease = self._leases[node] = _Lease(node, uid, time.monotonic())
+            lease = self._leases[node] = _Lease(node, uid, now, now)
             self._put(lease)
 
     def remove(self, node: str) -> None:
@@ -203,22 +210,28 @@ class LeaseController:
         interval = self._duration / 4 * (1 + random.uniform(0, JITTER))
         with self._changed:
             if not wait and not lease.paused:
-                self._note(now, max(0.0, now - due))
+                self._note(now, max(0.0, now - lease.wanted))
             # Counted from the last deadline, because otherwise each delay would shift all later
             # renewals. Renewals that were missed during an outage are skipped.
-            lease.due = now + wait if wait else max(due + interval, now)
+            if wait:
+                lease.due = now + wait
+            else:
+                lease.due = lease.wanted = max(due + interval, now)
             if not lease.removed and not self._closed:
                 self._put(lease)
 
     def _note(self, now: float, lag: float) -> None:
         self._renewals += 1
         self._lag += lag
-        if lag >= self._worst or now - self._worst_at > 60:
-            self._worst, self._worst_at = lag, now
+        while self._worst and self._worst[-1][1] <= lag:
+            self._worst.pop()
+        self._worst.append((now, lag))
+        while now - self._worst[0][0] > 60:
+            self._worst.popleft()
         if lag > LATE:
             self._warn(
-                f"API server is slow: leases are {lag:.0f} s late; use fewer nodes, a larger "
-                "control plane, or --lease-duration 120 with a longer "
+                f"API server is slow or was unavailable: leases are {lag:.0f} s late; use fewer "
+                "nodes, a larger control plane, or --lease-duration 120 with a longer "
                 "--node-monitor-grace-period of the controllers"
             )
 
@@ -280,7 +293,8 @@ class LeaseController:
     def lag(self) -> LeaseLag:
         """How late the leases were renewed."""
         with self._changed:
-            return LeaseLag(self._renewals, self._worst, self._lag / max(1, self._renewals))
+            worst = self._worst[0][1] if self._worst else 0.0
+            return LeaseLag(self._renewals, worst, self._lag / max(1, self._renewals))
 
     def close(self, seconds: float = 5.0) -> None:
         """Stop all renewals, and wait up to ``seconds`` for requests in flight."""

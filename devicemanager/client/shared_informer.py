@@ -76,6 +76,7 @@ class PodInformer:
         # A dict, because the filter of the reflector reads its live view of keys without the lock.
         self._names: dict[bytes, None] = {}
         self._has_listed = False
+        self._is_listing = False
 
     @property
     def names(self) -> Collection[bytes]:
@@ -112,11 +113,13 @@ class PodInformer:
         """Add ``objects``, the result of a LIST of one node's pods. All pods of the node are then
         known.
 
-        If a pod was already collected, its newer version is used.
+        If a pod was already collected, its newer version is used. During a LIST of all pods, do
+        nothing: the node gets its pods from that LIST.
         """
         with self._lock:
             known = self._nodes.get(name)
-            if known is None or known.pods is None:
+            # A LIST that has begun can be older than ``objects``: it would take pods away again.
+            if known is None or known.pods is None or self._is_listing:
                 return
             for each in objects:
                 _keep_newer(known.pods, each, each)
@@ -138,7 +141,9 @@ class PodInformer:
     # -- as a sink -------------------------------------------------------------------
 
     def begin_list(self) -> None:
-        """Do nothing: a pod that is created during the LIST arrives with the later WATCH."""
+        """Record that a LIST of all pods has begun; see ``complete``."""
+        with self._lock:
+            self._is_listing = True
 
     def replace(self, objects: list[JsonObject]) -> None:
         """Pass a LIST of all pods to the handlers of their nodes."""
@@ -146,7 +151,7 @@ class PodInformer:
         for each in objects:
             by_node[_node_name(each)].append(each)
         with self._lock:
-            self._has_listed = True
+            self._has_listed, self._is_listing = True, False
             for name, known in self._nodes.items():
                 pods = by_node.get(name, [])
                 if known.pods is None and known.handler is not None:

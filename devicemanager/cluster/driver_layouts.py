@@ -194,9 +194,12 @@ def kwok_drivers(annotations: Mapping[str, str]) -> tuple[DriverLayout, ...]:
                 f"annotation {name}: invalid number {count[:60]!r}: use 1 to {_KWOK_DEVICES}"
             )
         try:
-            capacity = {"memory": {"value": str(Quantity.parse(memory))}}
+            amount = Quantity.parse(memory)
+            if amount.nanos <= 0:
+                raise ValueError("expected more than 0")
         except ValueError as error:
             raise ClusterError(f"annotation {name}-memory: {memory[:60]!r}: {error}") from None
+        capacity = {"memory": {"value": str(amount)}}
         places = [None] * int(count)
         found.append(simulated_driver(driver, places, attributes=attributes, capacity=capacity))
     return tuple(found)

@@ -55,8 +55,8 @@ class Range:
         Raises ValueError for any other text.
         """
         # ``+-`` is for keyboards without ±.
-        middle, _, spread = text.replace("+-", "±").partition("±")
-        return cls(seconds(middle.strip()), seconds(spread.strip()) if spread else 0.0)
+        middle, sign, spread = text.replace("+-", "±").partition("±")
+        return cls(seconds(middle.strip()), seconds(spread.strip()) if sign else 0.0)
 
     def of(self, uid: str) -> float:
         """Return the duration for the pod with this UID, in seconds.

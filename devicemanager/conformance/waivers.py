@@ -10,6 +10,7 @@ from typing import Any, Self
 import attrs
 
 from devicemanager.conformance.outcomes import CheckError, Outcome
+from devicemanager.io.safe_read import not_utf8
 from devicemanager.objects.manifests.documents import load_documents
 from devicemanager.objects.manifests.errors import ManifestError
 
@@ -51,7 +52,7 @@ class Waivers:
             raise CheckError(f"cannot read waivers {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise CheckError(
-                f"invalid waivers {path}: not UTF-8 text (byte {error.start}): save it as UTF-8"
+                f"invalid waivers {path}: {not_utf8(error)}: save it as UTF-8"
             ) from error
         except ManifestError as error:
             raise CheckError(f"invalid waivers {path}: {error}") from error

@@ -485,9 +485,10 @@ def listen_unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
             private.chmod(_MODE)  # before it is published, so that no other user can connect
             listener.listen(_BACKLOG)
             identity = sockets.FileIdentity.of(private)
-    except (OSError, PodResourcesError) as error:
-        text = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise StartError(text) from error
+    except PodResourcesError as error:
+        raise StartError(str(error)) from error
+    except OSError as error:
+        raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
     # Removed only if it is the same file: another server may have replaced it.
     stack.callback(sockets.remove_if_same, path, identity)
     return listener

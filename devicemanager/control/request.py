@@ -21,6 +21,7 @@ from starlette.types import Receive
 from devicemanager.control.errors import HttpError
 from devicemanager.control.operation import Operation, Text
 from devicemanager.io import typed_json
+from devicemanager.io.safe_read import not_utf8
 
 __all__ = [
     "Account",
@@ -200,7 +201,7 @@ def _text(body: bytes, kind: Text) -> str:
         # utf-8-sig, because editors on Windows put a byte order mark at the start of a file.
         return body.decode("utf-8-sig") + "\n"
     except UnicodeDecodeError as error:
-        raise _bad(f"body: not UTF-8 text (byte {error.start})") from None
+        raise _bad(f"body: {not_utf8(error)}") from None
 
 
 def _is_list(field: msgspec.structs.FieldInfo) -> bool:

@@ -402,13 +402,13 @@ class Ledger:
         for pod, resource, ids in self._all_in_use(drafts):
             self._index.setdefault(resource, _Index()).add(pod, ids)
 
-    def enter(self, draft: Draft, containers: Iterable[ContainerName]) -> None:
-        """Allocate to ``containers`` the devices that they had in a draft. Call this after ``drop``
-        for a rejected pod: with quirk Q31, such a pod keeps its devices."""
+    def enter(self, draft: Draft) -> None:
+        """Allocate the devices of a draft to its pod. Call this after ``drop`` for a rejected pod:
+        with quirk Q31, such a pod keeps its devices."""
         self.restore(
             (draft.pod, container, resource, allocated)
-            for container in containers
-            for resource, allocated in draft.allocated.get(container, {}).items()
+            for container, by_resource in draft.allocated.items()
+            for resource, allocated in by_resource.items()
         )
 
     def restore(self, entries: Iterable[Entry]) -> None:

@@ -89,14 +89,18 @@ class ClaimService:
         # Requests to the API server can be slow. Send them before taking the lock.
         found = {claim.uid: self._look_up(claim) for claim in claims}
         response = dra_v1.NodePrepareResourcesResponse()
-        with self._lock.held():
-            for uid, claim in found.items():
-                _check_caller(context)
-                entry = response.claims[uid]
-                try:
-                    entry.devices.extend(map(_message, self._prepare(claim)))
-                except ClaimError as error:
-                    entry.error, entry.permanent_error = str(error), error.permanent
+        try:
+            with self._lock.held():
+                for uid, claim in found.items():
+                    _check_caller(context)
+                    entry = response.claims[uid]
+                    try:
+                        entry.devices.extend(map(_message, self._prepare(claim)))
+                    except ClaimError as error:
+                        entry.error, entry.permanent_error = str(error), error.permanent
+        except OSError as error:  # of the lock
+            for uid in found:
+                response.claims[uid].error = _file_error(error)
         return response
 
     def unprepare_claims(
@@ -104,29 +108,41 @@ class ClaimService:
     ) -> dra_v1.NodeUnprepareResourcesResponse:
         """Handle NodeUnprepareResources. Each claim succeeds or fails separately."""
         response = dra_v1.NodeUnprepareResourcesResponse()
-        with self._lock.held():
+        try:
+            with self._lock.held():
+                for claim in claims:
+                    _check_caller(context)
+                    entry = response.claims[claim.uid]
+                    try:
+                        self._unprepare(_named(claim))
+                    except ClaimError as error:
+                        entry.error = str(error)
+        except OSError as error:  # of the lock
             for claim in claims:
-                _check_caller(context)
-                entry = response.claims[claim.uid]
-                try:
-                    self._unprepare(_named(claim))
-                except ClaimError as error:
-                    entry.error = str(error)
+                response.claims[claim.uid].error = _file_error(error)
         return response
 
     def reclaim(self) -> None:
         """Unprepare claims whose ResourceClaim was deleted while the driver did not run.
 
         This is safe: a ResourceClaim that a pod uses cannot be deleted. Claims stay prepared if the
-        API server is unavailable. Raises ClaimError if a claim cannot be unprepared, and OSError if
-        a file cannot be read or locked.
+        API server is unavailable. Raises ClaimError, after all claims were tried, if a claim cannot
+        be unprepared, or if a file cannot be read, written or locked.
         """
-        with self._lock.held():
-            entries = tuple(self._checkpoint.entries())
-        gone = [entry.claim for entry in entries if self._is_gone(entry.claim)]
-        for claim in gone:
+        errors = []
+        try:
             with self._lock.held():
-                self._unprepare(claim)
+                entries = tuple(self._checkpoint.entries())
+            for claim in [entry.claim for entry in entries if self._is_gone(entry.claim)]:
+                with self._lock.held():
+                    try:
+                        self._unprepare(claim)
+                    except ClaimError as error:
+                        errors.append(error)
+        except OSError as error:
+            raise ClaimError(_file_error(error)) from error
+        if errors:
+            raise errors[0]
 
     # -- prepare ---------------------------------------------------------------------
 
@@ -140,6 +156,8 @@ class ClaimService:
             return entry.claim if entry and self._is_current(entry) else self._read(named)
         except ClaimError as error:
             return error
+        except OSError as error:
+            return ClaimError(_file_error(error))
 
     def _read(self, claim: Claim) -> Claim:
         namespace, name = claim.namespace, claim.name
@@ -162,7 +180,7 @@ class ClaimService:
                 entry = self._prepare_now(claim)
             write_files({Path(path): text for path, text in entry.files.items()})
         except OSError as error:
-            raise ClaimError(f"cannot write {error.filename}: {error.strerror}") from error
+            raise ClaimError(_file_error(error)) from error
         return entry.devices or ()
 
     def _prepare_now(self, claim: Claim) -> Entry:
@@ -244,9 +262,12 @@ class ClaimService:
                 self._metadata.remove(claim)
             self._checkpoint.remove(claim.uid)
         except OSError as error:
-            raise ClaimError(
-                f"cannot remove or update {error.filename}: {error.strerror}"
-            ) from error
+            raise ClaimError(_file_error(error)) from error
+
+
+def _file_error(error: OSError) -> str:
+    # A full disk has no file name.
+    return f"cannot read or write {error.filename or 'a file'}: {error.strerror}"
 
 
 def _check_caller(context: grpc.ServicerContext) -> None:

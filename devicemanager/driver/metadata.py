@@ -105,8 +105,12 @@ class MetadataFiles:
         for path in self._cdi_dir.glob(f"{self._driver}_metadata_{claim.uid}_*.json"):
             path.unlink(missing_ok=True)
         directory = self._claim_directory(claim)
-        if directory.exists():
-            shutil.rmtree(directory)
+        for path in directory.glob("*/metadata.json"):
+            # A newer claim with the same name has the same directory.
+            if claim.uid.encode() in path.read_bytes():
+                shutil.rmtree(path.parent)
+        if directory.exists() and not any(directory.iterdir()):
+            directory.rmdir()
 
     def _claim_directory(self, claim: Claim) -> Path:
         return self._directory / f"{claim.namespace}_{claim.name}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Self
 
-from devicemanager.client.errors import ClientClosing, ClusterError
 from devicemanager.driver.api import ResourceApi
 from devicemanager.driver.author import Driver, Resources, offers_health
 from devicemanager.driver.boot import boot_id
@@ -25,11 +25,12 @@ from devicemanager.driver.settings import DriverSettings, driver_paths
 from devicemanager.driver.slices import pools_of
 from devicemanager.driver.sockets import DriverSockets
 from devicemanager.driver.values import AllocatedDevice, Attribute, DriverResources
+from devicemanager.io.retry import retry
 from devicemanager.plugin.common.consume import consume
 
 __all__ = ["DriverServer"]
 
-_BACKOFF = 1.0
+_BACKOFF, _LONGEST_BACKOFF = 1.0, 30.0
 
 
 class DriverServer:
@@ -173,12 +174,17 @@ class DriverServer:
             self._resources.publish(DriverResources(pools))
 
     def _reclaim(self) -> None:
-        try:
-            self._claims.reclaim()
-        except ClientClosing:
-            return
-        except (ClusterError, ClaimError, OSError) as error:
-            self._report(error, "unpreparing deleted claims")
+        # Raised only when the driver stops.
+        with contextlib.suppress(ClaimError):
+            retry(
+                self._claims.reclaim,
+                ClaimError,
+                sleep=self._stopping.wait,
+                first_wait=_BACKOFF,
+                longest_wait=_LONGEST_BACKOFF,
+                stopping=self._stopping.is_set,
+                report=lambda error, _: self._report(error, "unpreparing deleted claims"),
+            )
 
     def _published_attributes(self, device: AllocatedDevice) -> Mapping[str, Attribute] | None:
         """Return the attributes of a published device; None for an unknown device."""

@@ -21,7 +21,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.printable import printable
 from devicemanager.faults.injection_point import InjectionPoint
 from devicemanager.faults.kinds import KINDS, RPCS, Kind, Option, choice, probability, text, whole
-from devicemanager.io.safe_read import FileRejected, read_regular
+from devicemanager.io.safe_read import FileRejected, not_utf8, read_regular
 
 __all__ = ["AT", "COMMON", "NOW", "Fault", "FaultError", "read_faults"]
 
@@ -330,7 +330,7 @@ def _document(path: Path) -> Any:
     except FileRejected as error:
         raise FaultError(f"{path}: cannot be read: {error}") from error
     except UnicodeDecodeError as error:
-        raise FaultError(f"{path}: not UTF-8 text (byte {error.start})") from error
+        raise FaultError(f"{path}: {not_utf8(error)}") from error
     except ManifestError as error:
         raise FaultError(f"{path}: {error}") from error
     return documents[0] if len(documents) == 1 else None

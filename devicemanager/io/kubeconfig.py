@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from devicemanager.io.safe_read import not_utf8
+
 __all__ = ["check_kubeconfig", "client_errors"]
 
 
@@ -25,7 +27,7 @@ def check_kubeconfig(path: str | os.PathLike[str]) -> None:
     try:
         content = yaml.safe_load(Path(path).read_bytes().decode())
     except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 text (byte {error.start})") from None
+        raise ValueError(not_utf8(error)) from None
     except yaml.YAMLError:
         return  # the error of the Kubernetes client names line and column
     if not isinstance(content, dict):

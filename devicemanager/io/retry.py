@@ -9,7 +9,7 @@ __all__ = ["retry"]
 
 T = TypeVar("T")
 
-Report = Callable[[BaseException, float], object]
+Report = Callable[[Exception, float], object]
 """Function that is called with an error and the seconds until the next attempt."""
 
 
@@ -46,7 +46,7 @@ def retry(
 
     def before_sleep(state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        if report is not None and error is not None and state.next_action is not None:
+        if report is not None and isinstance(error, Exception) and state.next_action is not None:
             report(error, state.next_action.sleep)
 
     # tenacity expects a function that returns None.

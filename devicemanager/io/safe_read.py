@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["FileRejected", "NotRegular", "TooLarge", "read_regular"]
+__all__ = ["FileRejected", "NotRegular", "TooLarge", "not_utf8", "read_regular"]
 
 _PIECE = 1 << 16
 
@@ -49,6 +49,11 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
         return _read(descriptor, limit)
     finally:
         os.close(descriptor)
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """Return the error text for content that is not UTF-8. It counts bytes from 0."""
+    return f"not UTF-8 text (byte {error.start})"
 
 
 def _check(status: os.stat_result, limit: int) -> None:

@@ -38,9 +38,9 @@ def rehearse(
 
     After a kubelet start, plugins register and pods are admitted in some order. If there are at
     most ``permuted`` plugins and pods together, all orders are tried. With more, ``repeat`` is the
-    number of orders to try, and ``seed`` selects these orders. If no restart or reboot follows the
-    last change of the configuration, the kubelet restarts directly after this change. Raises
-    RehearsalError for a resource that the node does not have.
+    number of orders to try, at least 2, and ``seed`` selects these orders. If no restart or reboot
+    follows the last change of the configuration, the kubelet restarts directly after this change.
+    Raises RehearsalError for a resource that the node does not have.
     """
     facts = Node(snapshot)
     node = SnapshotNode.of(facts)

@@ -180,10 +180,7 @@ class FakeDev:
 
         Raises HardwareError for a name that leads outside the directory.
         """
-        # `name` can be absolute or contain `..`.
-        path = Path(os.path.normpath(self.directory / name))
-        if self.directory not in path.parents:
-            raise HardwareError(f"invalid name {name!r}: expected a path below {self.directory}")
+        path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         # A device node needs CAP_MKNOD, a link does not.
         path.unlink(missing_ok=True)
@@ -193,9 +190,16 @@ class FakeDev:
     def remove(self, name: str) -> None:
         """Remove a device node, as if a card was unplugged.
 
-        Raises FileNotFoundError if the device node does not exist.
+        Raises FileNotFoundError if the device node does not exist, and HardwareError like ``add``.
         """
-        (self.directory / name).unlink()
+        self._path(name).unlink()
+
+    def _path(self, name: str) -> Path:
+        # `name` can be absolute or contain `..`.
+        inner = Path(os.path.relpath(self.directory / name, self.directory))
+        if inner.parts[:1] in ((), ("..",)):
+            raise HardwareError(f"invalid name {name!r}: expected a path below {self.directory}")
+        return self.directory / inner
 
 
 def _id(text: str) -> str:

@@ -91,6 +91,8 @@ class PluginProcess:
         # Guards all fields below. Reentrant, because a clock can call `_launch` immediately.
         self._lock = threading.RLock()
         self._run: SupervisedRun | None = None
+        # Runs that an upgrade has replaced and that may not have ended yet.
+        self._replaced: list[SupervisedRun] = []
         self._wanted = False
         self._back_off = CrashLoopBackOff()
         self._started_at = 0.0
@@ -123,11 +125,12 @@ class PluginProcess:
         """
         with self._lock:
             self._wanted = False
-            run, timer, self._timer = self._run, self._timer, None
+            runs = [*filter(None, [self._run]), *self._replaced]
+            timer, self._timer = self._timer, None
         # Cancel outside the lock: cancelling waits for a callback that may need the lock.
         if timer is not None:
             timer()
-        if run is not None:
+        for run in runs:
             run.end(timeout)
 
     def stay_down(self) -> None:
@@ -191,6 +194,8 @@ class PluginProcess:
             if new is not None and new is not old:
                 new.end()
             raise
+        with self._lock:
+            self._replaced = [*(each for each in self._replaced if each.status is None), old]
         # Do not wait for the exit, which takes as long as the plugin needs.
         old.terminate()
 
@@ -268,9 +273,11 @@ class PluginProcess:
         directory. A path outside the mounts does not change.
         """
         for source, target, keep in self._binds:
-            if Path(path).is_relative_to(target):
-                inner = Path(path).relative_to(target)
-                return Path(path) if {*inner.parts[:1]} & {*keep} else source / inner
+            # The mount at /var/run/cdi is also at /run/cdi if /var/run is a link to /run.
+            for place in (target, resolved(Path("/"), target)):
+                if Path(path).is_relative_to(place):
+                    inner = Path(path).relative_to(place)
+                    return Path(path) if {*inner.parts[:1]} & {*keep} else source / inner
         return Path(path)
 
     # -- waiting ---------------------------------------------------------------------
@@ -380,6 +387,7 @@ class PluginProcess:
     def _end(self, number: int, timeout: float) -> int:
         run = self._running()
         run.signal(number)
+        run.signal(signal.SIGCONT)  # a paused command reacts to SIGTERM only after SIGCONT
         status = run.wait(timeout)
         if status is None:
             name = signal.Signals(number).name

@@ -2,8 +2,10 @@
 
 import json
 
+import attrs
 import pytest
 
+from devicemanager.apiserver import store
 from devicemanager.apiserver.authorization import (
     Permission,
     Permissions,
@@ -18,6 +20,7 @@ from devicemanager.apiserver.registry import Registry
 from devicemanager.apiserver.selectors import selector
 from devicemanager.apiserver.store import Store
 from devicemanager.apiserver.watch import Watch
+from devicemanager.objects.status import times
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -264,6 +267,77 @@ def test_finalizer_keeps_a_pod_until_it_is_removed(registry):
 
     registry.change(at(), released)
     assert get(registry) is None
+
+
+def test_second_deletion_of_an_object_with_finalizers_changes_nothing(registry):
+    value = {"metadata": {"name": "a", "finalizers": ["f"]}}
+    registry.create(NODES, value)
+    node = attrs.evolve(NODES, name="a")
+    deleted = registry.delete(node, {})
+    assert deleted.value["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert registry.delete(node, {}) is deleted
+    assert registry.store.version == deleted.version
+
+
+def test_shorter_grace_period_keeps_the_generation(registry):
+    value = pod(terminationGracePeriodSeconds=5)
+    value["metadata"]["finalizers"] = ["f"]
+    registry.create(COLLECTION, value)
+    registry.delete(at(), {})
+    generation = get(registry)["metadata"]["generation"]
+    registry.delete(at(), {"gracePeriodSeconds": 0})
+    assert get(registry)["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert get(registry)["metadata"]["generation"] == generation
+
+
+@pytest.mark.parametrize(
+    ("requested", "due", "grace"),
+    [(40, 1040, 40), (20, 1020, 20), (10, 1020, 1), (-5, 1020, 1), (0, 1020, 0), (90, 1090, 90)],
+)
+def test_shorter_grace_period_counts_from_the_first_deletion(
+    registry, monkeypatch, requested, due, grace
+):
+    value = pod(terminationGracePeriodSeconds=100)
+    value["metadata"]["finalizers"] = ["f"]
+    registry.create(COLLECTION, value)
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    registry.delete(at(), {})
+    monkeypatch.setattr("time.time", lambda: 1020.0)
+    registry.delete(at(), {"gracePeriodSeconds": requested})
+    assert get(registry)["metadata"]["deletionTimestamp"] == times.timestamp(due)
+    assert get(registry)["metadata"]["deletionGracePeriodSeconds"] == grace
+
+
+def test_negative_grace_period_is_one_second(registry):
+    registry.create(COLLECTION, pod())
+    registry.delete(at(), {"gracePeriodSeconds": -5})
+    assert get(registry)["metadata"]["deletionGracePeriodSeconds"] == 1
+
+
+def test_created_object_is_not_being_deleted(registry):
+    value = pod()
+    value["metadata"] |= {"deletionTimestamp": "x", "deletionGracePeriodSeconds": 5}
+    created = registry.create(COLLECTION, value).value["metadata"]
+    assert not {"deletionTimestamp", "deletionGracePeriodSeconds"} & created.keys()
+
+
+def test_second_deletion_without_a_grace_period_changes_nothing(registry):
+    registry.create(COLLECTION, pod(terminationGracePeriodSeconds=5))
+    registry.delete(at(), {"gracePeriodSeconds": 60})
+    succeeded = {"status": {"phase": "Succeeded"}}
+    registry.change(at(below="status"), lambda old: {**old, **succeeded})
+    version = registry.store.version
+    registry.delete(at(), {})
+    assert registry.store.version == version
+
+
+def test_failed_removal_keeps_the_object(registry, monkeypatch):
+    registry.create(COLLECTION, pod())
+    version = registry.store.version
+    monkeypatch.setattr(store, "MAX_OBJECT", 10)
+    fails(500, registry.delete, at(), {"gracePeriodSeconds": 0})
+    assert get(registry) is not None
+    assert registry.store.version == version
 
 
 def test_pod_is_bound_once(registry):

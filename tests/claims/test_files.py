@@ -66,7 +66,7 @@ def test_read_paths_reports_faults_of_all_files(tmp_path):
     a, b, d, c = caught.value.lines
     assert a.startswith(f'{tmp_path}/a.yaml: DevicePool "p": spec.devices[1].name')
     assert b.startswith(f'{tmp_path}/b.yaml: DeviceClaim "default/c": ')
-    assert d == f"{tmp_path}/d.json: not UTF-8 text (at byte 0)"
+    assert d == f"{tmp_path}/d.json: not UTF-8 text (byte 0)"
     assert c == f'{tmp_path}/c.yaml: DeviceClaim "default/d" is already in {tmp_path}/c.yaml'
 
 

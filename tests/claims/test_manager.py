@@ -514,6 +514,23 @@ class Recording:
         raise RuntimeError("no")
 
 
+def test_devices_prepared_before_a_failure_are_written():
+    node = Node()
+    node.manager.publish(read(pool("q", ["c"], driver="other.example.com")))
+    node.manager.define(read(device_class("other", driver="other.example.com")))
+    mixed = claim("mixed", {"deviceClass": "gpu"}, {"deviceClass": "other"})
+    node.manager.submit(read(mixed))
+    node.manager.set_driver(DRIVER, FakeDriver("gpu"))
+    node.manager.set_driver("other.example.com", FakeDriver(failures=1))
+    found = node.admit("p", "mixed")
+    with pytest.raises(AllocationError, match=r"driver other\.example\.com cannot prepare"):
+        node.manager.prepare(found)
+    restarted, driver = Node(node.file), Recording()  # without a stop: the process was killed
+    restarted.manager.set_driver(DRIVER, driver)
+    restarted.leave("p")
+    assert driver.calls == [("unprepare", "default/mixed", (A,))]
+
+
 def test_prepare_skips_prepared_devices():
     node, driver = Node(), Recording()
     node.manager.set_driver(DRIVER, driver)

@@ -62,6 +62,13 @@ def test_valid_objects(write: Any, capsys: Any) -> None:
     )
 
 
+def test_file_that_is_not_text_names_the_byte(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"a: \xff")
+    status, _, err = run(capsys, "dra", "validate", str(path))
+    assert status == 2 and f"{path}: not UTF-8 text (byte 3)" in err
+
+
 def test_broken_rules_have_the_texts_of_the_api_server(write: Any, capsys: Any) -> None:
     path = write(SLICE.replace("A100", "A" * 65).replace("generation: 1", "generation: -1"))
     status, out, _ = run(capsys, "dra", "validate", path)

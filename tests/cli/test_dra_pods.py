@@ -81,6 +81,20 @@ def test_reason_of_each_claim(run, written, claims, changed, state):
     assert lines[1].startswith(state)
 
 
+def test_two_entries_for_one_claim_have_one_result(run, written):
+    claims = {"one": "gpu", "two": "gpu"}
+    path = written(*objects(exactly("gpu", **selected(SELECTOR)), claims=claims))
+    assert run("dra", "explain", "train", path).splitlines() == [
+        "pod default/train fits on node worker",
+        "claim one (gpu): fits: gpu=gpu.example.com/p/d0",
+        "claim two (gpu): fits: gpu=gpu.example.com/p/d0",
+    ]
+    path = written(*objects(exactly("gpu", 2, **selected(SELECTOR)), claims=claims))
+    lines = run("dra", "explain", "train", path, status=1).splitlines()
+    text = "does-not-fit: the node has no devices for its requests and constraints"
+    assert lines[1:3] == [f"claim {entry} (gpu): {text}" for entry in ("one", "two")]
+
+
 def test_allocated_claim_and_claim_of_another_node(run, written):
     *others, _, train = objects(exactly("gpu"))
     held = allocated("gpu", "d0")

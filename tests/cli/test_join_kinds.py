@@ -22,7 +22,8 @@ KINDS = re.search(r"```yaml\n(kinds:.*?)```", PAGE, re.DOTALL)[1]
 def kinds(tmp_path):
     def kinds(text, *flags):
         file = tmp_path / "nodes.yaml"
-        file.write_text(text if isinstance(text, str) else yaml.safe_dump(text))
+        data = text if isinstance(text, bytes | str) else yaml.safe_dump(text)
+        file.write_bytes(data if isinstance(data, bytes) else data.encode())
         parser = argparse.ArgumentParser()
         join.add(parser.add_subparsers())
         args = parser.parse_args(["join", "--prefix", "n", "-f", str(file), *flags])
@@ -83,6 +84,18 @@ def test_nodes_of_all_kinds_have_different_addresses(kinds):
         ({"name": "a", "labels": {"a": "b c"}}, "kind a: invalid label 'a=b c'"),
         ({"name": "a", "taints": [{"key": "k"}]}, "kind a: invalid taint {'key': 'k'}: expected"),
         ({"name": "a", "capacity": {"cpu": "x"}}, "kind a: invalid capacity cpu: 'x': use a form"),
+        (
+            {"name": "a", "capacity": {"memory": "-1Gi"}},
+            "kind a: invalid capacity memory: '-1Gi': use a form",
+        ),
+        (
+            {"name": "a", "drivers": [{"name": "d", "devices": 1, "capacity": {"m": -1}}]},
+            "kind a: driver 'd': invalid capacity m: -1: use a form such as 2, 500m or 8Gi",
+        ),
+        (
+            {"name": "a", "drivers": [{"name": "d", "devices": 1, "capacity": {"m": "x"}}]},
+            "kind a: driver 'd': invalid capacity m: 'x': use a form such as 2, 500m or 8Gi",
+        ),
         ({"name": "a", "devices": [1]}, "kind a: invalid devices [1]: expected devices such as {"),
         ({"name": "a", "devices": {"cpu": 1}}, "kind a: invalid resource 'cpu': expected a name"),
         ({"name": "a", "devices": {"v.com/g": "x"}}, "kind a: invalid devices 'v.com/g=x'"),
@@ -110,6 +123,11 @@ def test_file_without_kinds_is_one_line(kinds, text):
     with pytest.raises(CommandError, match=r"nodes\.yaml: ") as error:
         kinds(text)
     assert "\n" not in str(error.value)
+
+
+def test_file_that_is_not_text_names_the_byte(kinds):
+    with pytest.raises(CommandError, match=r"nodes\.yaml: not UTF-8 text \(byte 7\)$"):
+        kinds(b"kinds: \xff")
 
 
 def test_kinds_have_different_names(kinds):

@@ -80,6 +80,19 @@ def test_late_node_gets_its_own_list_merged_with_events():
     assert len(handler.calls) == 1
 
 
+def test_node_that_joins_during_a_relist_gets_the_pods_of_the_relist():
+    """Its own LIST can be newer: a pod would come, go and come again."""
+    pods, handler = informer(), RecordingHandler()
+    pods.replace([])
+    pods.begin_list()
+    pods.expect("late")
+    pods.add_handler("late", handler)
+    pods.complete("late", [pod("a", "late", 9)])
+    pods.replace([pod("b", "late", 7)])
+    pods.apply("ADDED", pod("a", "late", 9))
+    assert handler.calls == [("list", ["b"]), ("ADDED", "a")]
+
+
 def test_relist_replaces_all_pods():
     pods, handler = informer("n"), RecordingHandler()
     pods.add_handler("n", handler)

@@ -3,7 +3,7 @@
 import pytest
 
 from devicemanager.apiserver import Controllers
-from devicemanager.cluster import Cluster, NodeOptions, simulated_driver
+from devicemanager.cluster import Cluster, ClusterError, NodeOptions, simulated_driver
 from devicemanager.cluster.driver_layouts import kwok_drivers
 from tests.cluster.objects import GPU, gpu_pod
 
@@ -78,6 +78,16 @@ def test_devices_of_kwok_have_a_default_memory(annotation, driver, memory):
     (layout,) = kwok_drivers({f"kwok.x-k8s.io/{annotation}": "1"})
     (device,) = layout.pools[0].slices[0]["devices"]
     assert (layout.driver, device["capacity"]["memory"]["value"]) == (driver, memory)
+
+
+@pytest.mark.parametrize("memory", ["-16Gi", "0", "-1n"])
+def test_memory_of_kwok_devices_is_positive(memory):
+    annotations = {"kwok.x-k8s.io/dra-gpu": "1", "kwok.x-k8s.io/dra-gpu-memory": memory}
+    with pytest.raises(ClusterError) as error:
+        kwok_drivers(annotations)
+    assert str(error.value) == (
+        f"annotation kwok.x-k8s.io/dra-gpu-memory: {memory!r}: expected more than 0"
+    )
 
 
 KEYS = ("cpu", "memory", "pods", GPU)

@@ -119,6 +119,29 @@ def test_status_is_written_on_change_and_every_five_minutes(world: World) -> Non
     assert len(node_patches(world)) == 2, "an unchanged status is written every five minutes"
 
 
+def test_capacity_that_another_client_changes_during_a_write_is_restored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = world.join()
+    request = world.request
+
+    def racing(method: str, path: str, *args: Any, **options: Any) -> Any:
+        found = request(method, path, *args, **options)
+        if method == "PATCH" and path.endswith("/nodes/n/status"):
+            monkeypatch.undo()
+            world.call("PATCH", path, {"status": {"capacity": {"cpu": "1"}}}, patch="merge")
+            world.deliver()  # before the node has the response to its write
+        return found
+
+    monkeypatch.setattr(world, "request", racing)
+    node.kubelet.fail_device(GPU, "gpu-0")
+    world.pass_time(10.0)
+    assert world.node()["status"]["capacity"]["cpu"] == "1"
+    world.pass_time(10.0)
+    assert world.node()["status"]["capacity"]["cpu"] == "64"
+    assert len(node_patches(world)) == 2
+
+
 def test_periodic_check_without_a_change_builds_no_status(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,6 +411,18 @@ def test_annotation_sets_and_clears_device_faults(world: World) -> None:
     assert counts() == ("4", "0")
     world.annotate(None)
     assert counts() == ("4", "4") and world.warnings == []
+
+
+@pytest.mark.parametrize(
+    "fault", ["prepare-fails=d:x", "prepare-delay=d:x", "device-lost=vendor.com/none/gpu-0"]
+)
+def test_fault_that_cannot_be_set_is_reported_once(world: World, fault: str) -> None:
+    world.join()
+    for number in (1, 2):
+        world.annotate(fault)
+        assert len(world.warnings) == number
+        world.annotate("")
+        assert len(world.warnings) == number
 
 
 def test_annotation_sets_and_clears_node_faults(world: World) -> None:

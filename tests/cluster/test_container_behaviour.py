@@ -50,6 +50,12 @@ def test_range_parses_duration_and_spread(text: str) -> None:
     assert parsed.of("a") == parsed.of("a")
 
 
+@pytest.mark.parametrize("text", ["1s±", "1s+-", "1s ± "])
+def test_range_without_a_spread_after_the_sign_is_invalid(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^invalid duration '': "):
+        Range.parse(text)
+
+
 @given(st.uuids().map(str), st.floats(0, 10), st.floats(0, 10))
 def test_range_stays_within_its_spread(uid: str, middle: float, spread: float) -> None:
     assert max(0.0, middle - spread) <= Range(middle, spread).of(uid) <= middle + spread + 1e-9

@@ -166,13 +166,15 @@ def test_paths_of_a_process_on_this_machine(hw: Path) -> None:
     command = [sys.executable, "-c", "input()"]
     with MockKubelet() as kubelet:
         process = PluginProcess(
-            kubelet, command, at_node_paths=True, dev=hw / "dev", sys=hw / "sys"
+            kubelet, command, at_node_paths=True, dev=hw / "dev", sys=hw / "sys", cdi=hw / "cdi"
         )
         assert process.machine_path("/dev/card0") == hw / "dev/card0"
         assert process.machine_path("/dev/null") == Path("/dev/null")
         assert process.machine_path("/sys/class/card") == hw / "sys/class/card"
         assert process.machine_path("/var/lib/kubelet/data") == kubelet.root / "data"
         assert process.machine_path("/etc") == Path("/etc")
+        for target in ("/etc/cdi", "/var/run/cdi", Path("/var/run").resolve() / "cdi"):
+            assert process.machine_path(f"{target}/a.json") == hw / "cdi/a.json"
         plain = PluginProcess(kubelet, command)
         assert plain.machine_path("/dev/card0") == Path("/dev/card0")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import re
 import resource
@@ -20,7 +21,7 @@ from devicemanager import EventKind, RequestError, StartError, WaitTimeout
 from devicemanager.control import ControlError, ControlServer, MockKubeletClient
 from devicemanager.control.access import TcpAddress
 from devicemanager.control.api_client import transport_to
-from devicemanager.control.http_server import max_connections
+from devicemanager.control.http_server import listen_unix, max_connections
 from devicemanager.control.request import Budget
 from devicemanager.control.router import WORKERS
 from devicemanager.testing import pod_manifest
@@ -173,6 +174,19 @@ def test_second_server_for_a_kubelet_is_rejected(mock_kubelet, server, make_mock
         killed.bind(str(in_the_way))
     with ControlServer(other) as server_:
         assert MockKubeletClient(server_.socket_path).is_serving
+
+
+def test_error_names_the_unix_socket(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", full)
+    path = tmp_path / "control.sock"
+    with (
+        contextlib.ExitStack() as stack,
+        pytest.raises(StartError, match=f"^cannot listen on {path}: Too many open files$"),
+    ):
+        listen_unix(path, stack)
 
 
 # -- limits ------------------------------------------------------------------------------

@@ -347,7 +347,46 @@ def test_unwritable_cdi_directory(serve, register, claim, directory):
     (directory / "cdi").write_text("")
     train = claim("train", "gpu-0")
     error = register(serve(Gpus())).prepare(train)[uid_of(train)].error
-    assert error.startswith(f"cannot write {directory}/cdi/")
+    assert error.startswith(f"cannot read or write {directory}/cdi/")
+
+
+def test_unreadable_checkpoint_and_lock(serve, register, claim, directory):
+    driver = Gpus()
+    kubelet = register(serve(driver))
+    train = claim("train", "gpu-0")
+    for name in ("prepared_claims.json", "serialize.lock"):
+        path = directory / "plugins" / DRIVER / name
+        path.unlink(missing_ok=True)
+        path.mkdir()
+        for call in (kubelet.prepare, kubelet.unprepare):
+            error = call(train)[uid_of(train)].error
+            assert error == f"cannot read or write {path}: Is a directory"
+    assert driver.calls == []
+
+
+def test_deleted_claims_are_unprepared_until_it_works(api, serve, register, claim, monkeypatch):
+    monkeypatch.setattr("devicemanager.driver.server._BACKOFF", 0.01)
+    first = serve(Gpus())
+    register(first).prepare(claim("one", "gpu-0"), claim("two", "gpu-1"))
+    first.stop()
+    for name in ("one", "two"):
+        api.delete("resourceclaims", name)
+    done = threading.Event()
+
+    class FailsOnce(Gpus):
+        def unprepare(self, claim):
+            super().unprepare(claim)
+            if len(self.calls) == 1:
+                raise ClaimError("busy")
+            if len(self.calls) == 3:
+                done.set()
+
+    driver = FailsOnce()
+    serve(driver)
+    assert done.wait(10)
+    failed, other, again = driver.calls
+    assert failed == again != other
+    assert driver.errors == [("unpreparing deleted claims", "busy")]
 
 
 def test_devices_of_other_claims_are_an_error_of_the_author(serve, register, claim):
@@ -419,6 +458,23 @@ def test_metadata_files(serve, register, claim, directory):
     kubelet.unprepare(train)
     assert list((directory / "cdi").iterdir()) == []
     assert list((directory / "plugins" / DRIVER / "dra-device-metadata").iterdir()) == []
+
+
+def test_late_unprepare_keeps_the_metadata_of_a_new_claim(api, serve, register, claim, directory):
+    server = serve(Gpus(), metadata=True)
+    assert server.wait_published(60)
+    kubelet = register(server)
+    old = claim("train", "gpu-0")
+    kubelet.prepare(old)
+    api.delete("resourceclaims", "train")
+    new = claim("train", "gpu-1")
+    kubelet.prepare(new)
+    data = directory / "plugins" / DRIVER / "dra-device-metadata"
+    for each, kept in ((old, [uid_of(new)]), (new, [])):
+        assert not kubelet.unprepare(each)[uid_of(each)].error
+        files = data.glob("*/*/metadata.json")
+        assert [json.loads(path.read_text())["metadata"]["uid"] for path in files] == kept
+    assert list(data.iterdir()) == []
 
 
 def test_sockets_return_with_the_kubelets_directory(serve, register, claim, directory):

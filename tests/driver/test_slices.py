@@ -1,7 +1,9 @@
 """Which slices to write: pure decisions, and their invariants."""
 
+import itertools
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from devicemanager.driver import Device, DriverResources, Pool, Taint, Version
@@ -150,8 +152,11 @@ POOLS = st.dictionaries(
 )
 
 
+NUMBERS = itertools.count()
+
+
 def applied(changes, existing):
-    """Return the slices after all changes."""
+    """Return the slices after all changes. As in an API server, each new name is unique."""
     replaced = {each["metadata"]["name"]: each for each in changes.replaced}
     gone = set(names_of(changes.deleted))
     kept = [
@@ -160,8 +165,7 @@ def applied(changes, existing):
         if each["metadata"]["name"] not in gone
     ]
     new = [
-        {"metadata": {"name": f"new-{number}-{len(existing)}"}, "spec": spec}
-        for number, (_, spec) in enumerate(changes.created)
+        {"metadata": {"name": f"new-{next(NUMBERS)}"}, "spec": spec} for _, spec in changes.created
     ]
     return kept + new
 
@@ -170,6 +174,7 @@ def applied(changes, existing):
     st.lists(POOLS, min_size=1, max_size=5),
     st.lists(st.integers(0, 3), max_size=3),
 )
+@example([{"p": ["a", "b"]}, {"p": [], "q": ["a", "b", "c"]}, {"q": ["a", "b", "d"]}], [1])
 def test_every_plan_leads_to_the_wanted_slices(steps, lost):
     slices = []
     for step in steps:

@@ -12,6 +12,7 @@
 | the same file name as another plugin's socket | test_equal_names_in_two_directories_are_two_plugins |
 | a socket replaced at once | test_replaced_socket_is_a_new_plugin |
 | a registration that fails once | test_failed_registration_is_retried |
+| more registrations of one process than allowed | test_plugin_over_the_limit_is_retried_rarely |
 | one that is removed during a call | test_socket_removed_during_a_call_is_not_registered |
 | one that is removed right after its registration | test_socket_removed_at_registration_is_deregistered |
 | 200 silent sockets | test_plugin_is_registered_beside_many_silent_sockets |
@@ -31,6 +32,7 @@ import pytest
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.io.clock import Cancel, ManualClock
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.registration.dialer import Dialer
 from devicemanager.kubelet.settings import Settings
 from protos import pluginregistration_v1 as pr
 from tests.hostile import hostile, residue
@@ -281,6 +283,26 @@ def test_failed_registration_is_retried() -> None:
             kubelet.wait_for_resource("example.com/other", 2)
             # Checked before its stream ends, which begins its grace period.
             assert clock.timers == [0.5, 1.5], "a registered plugin needs no timer"
+
+
+@pytest.mark.parametrize("version", ["1.35", "1.36"])
+def test_plugin_over_the_limit_is_retried_rarely(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is the mock's own, so kubelets before 1.36 retry, too."""
+
+    async def dial(*_: object) -> int:
+        return 1  # another process
+
+    monkeypatch.setattr(Dialer, "dial", dial)
+    settings = Settings(kubelet_version=version, max_registrations_per_process=1)
+    clock = _Timers()
+    with MockKubelet(settings=settings, clock=clock) as kubelet, announced(kubelet):
+        kubelet.wait_for_resource(R, 2)
+        with announced(kubelet, "q.sock", info=info("example.com/other")) as second:
+            kubelet.wait_for(lambda: clock.timers == [122])
+            [(_, error)] = notifications(second)
+            assert "process 1 already has 1 registration: the limit is 1 " in error
 
 
 def test_socket_removed_during_a_call_is_not_registered(kubelet: MockKubelet) -> None:

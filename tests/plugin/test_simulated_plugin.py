@@ -88,6 +88,9 @@ def test_devices_can_be_changed_added_and_removed(kubelet, simulate):
         plugin.set_health("nope", True)
     with pytest.raises(ValueError, match=r"^unknown health 'fine': use Healthy or Unhealthy"):
         plugin.set_health(A, "fine")
+    empty = simulate(number_devices=0)
+    with pytest.raises(UnknownDevice, match=r"^unknown device nope: the plugin has no devices$"):
+        empty.remove("nope")
     kubelet.restart()
     kubelet.wait_devices({A: "Healthy", "extra": "Unhealthy"}, GPU)
 

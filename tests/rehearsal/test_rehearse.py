@@ -382,6 +382,7 @@ def test_orders_are_all_permutations_or_a_sample() -> None:
     assert orders([], ["p", "q"], 10, 0) == [("p", "q")]
     sample = orders(["a"], [f"p{n}" for n in range(9)], 5, 0)
     assert len(sample) == 5
+    assert len(orders(["a"], [f"p{n}" for n in range(9)], 1, 0)) == 2
     assert sample[0][0] == sample[1][-1] == "a"
 
 

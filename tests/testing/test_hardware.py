@@ -81,6 +81,15 @@ def test_device_nodes_can_be_opened_and_removed(tmp_path):
     assert names == ["infiniband", "nvidia0"]
 
 
+def test_directory_of_device_nodes_can_contain_dots(tmp_path):
+    (tmp_path / "to/here").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("to/here")
+    dev = FakeDev(tmp_path / "link/../dev", ["a/b"])
+    assert (tmp_path / "to/dev/a/b").is_symlink()
+    dev.remove("x/../a/b")
+    assert not list((tmp_path / "to/dev/a").iterdir())
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
@@ -96,6 +105,8 @@ def test_device_nodes_can_be_opened_and_removed(tmp_path):
         (lambda s, d: FakeSysfs(s.directory, cpus={3: [1]}), "unknown NUMA node 3"),
         (lambda s, d: d.add("../null"), "invalid name '../null': expected a path below "),
         (lambda s, d: d.add("/dev/null"), "invalid name '/dev/null': expected a path below "),
+        (lambda s, d: d.add("a/.."), r"invalid name 'a/\.\.': expected a path below "),
+        (lambda s, d: d.remove("../sys"), r"invalid name '\.\./sys': expected a path below "),
     ],
 )
 def test_invalid_hardware_is_rejected(tmp_path, make, text):

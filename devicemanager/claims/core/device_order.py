@@ -428,8 +428,8 @@ class _Search:
             self._remove(claim, request, option, known)
             if option.every is not None and known < len(option.constraints):
                 raise EveryError(claim, request, index, number)
-        if charges and not problem.keeps_reservations:
-            self._release(number)
+        if charges:
+            self._release(number, problem.keeps_reservations)
         return None
 
     def _add(self, claim: int, request: int, option: Option, number: int) -> int:
@@ -468,8 +468,8 @@ class _Search:
             self._taken[claim] ^= 1 << number
             self._taken_by_any = bitset.union(self._taken)
         self._remove(claim, request, option, taken.constraints)
-        if taken.charges and not (shares and self._problem.keeps_reservations):
-            self._release(number)
+        if taken.charges:
+            self._release(number, shares and self._problem.keeps_reservations)
 
     def _has_room(self, number: int, amounts: Amounts) -> bool:
         """True if a device has these amounts of capacity left."""
@@ -502,10 +502,10 @@ class _Search:
                 budget[name] -= amount
         return True
 
-    def _release(self, number: int) -> None:
+    def _release(self, number: int, keeps_counters: bool) -> None:
         self._groups.remove(number)
         budget = self._budget(number)
-        if budget is not None:
+        if budget is not None and not keeps_counters:
             for name, amount in self._devices[number].charge.items():
                 if name in budget:
                     budget[name] += amount

@@ -179,6 +179,8 @@ class NodeFaults:
         self._lock = threading.Lock()
         self._text = ""
         self._active: tuple[Fault, ...] = ()
+        self._failed: set[Fault] = set()
+        """The active faults that could not be set, so they need not be cleared."""
 
     @property
     def active(self) -> tuple[Fault, ...]:
@@ -222,8 +224,13 @@ class NodeFaults:
         action = KINDS[fault.kind].action
         if action is None:
             return
+        if not is_on and fault in self._failed:
+            self._failed.remove(fault)
+            return
         try:
             action(self._node, fault.what, is_on)
         # After an error, such as an unknown device, the other faults are still set.
         except RequestError as error:
+            if is_on:
+                self._failed.add(fault)
             self._node.say(f"fault {truncate(str(fault))}: {str(error)[:_MAX_TEXT]}")

@@ -16,7 +16,7 @@ import attrs
 from devicemanager.client.api import node_path
 from devicemanager.client.errors import ClusterError, Conflict
 from devicemanager.client.protocol import JsonObject
-from devicemanager.client.validation import defect
+from devicemanager.client.validation import defect, version_number
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.nodes.runtime_state import RuntimeState
 from devicemanager.cluster.options import SHARD_LABEL, VIRTUAL_LABEL
@@ -41,16 +41,16 @@ class NodeStatusUpdater:
     """
 
     __slots__ = (
-        "_amounts",
         "_digest",
         "_inputs_of_last",
         "_inputs_of_written",
-        "_is_changed",
         "_node",
         "_removed_resources",
+        "_seen",
         "_state",
         "_was_ready",
         "_written",
+        "_written_amounts",
         "_written_at",
         "boots",
     )
@@ -66,10 +66,9 @@ class NodeStatusUpdater:
         self._written_at = float("-inf")
         self._was_ready = False
         self._removed_resources: tuple[str, ...] = ()
-        self._amounts = 0
-        """Hash of capacity and allocatable on the server; 0 before the first write."""
-        self._is_changed = False
-        """True if another client has changed capacity or allocatable."""
+        self._written_amounts = self._seen = (0, 0)
+        """Version of the Node and hash of its capacity and allocatable: after the last write, and
+        in the last event."""
 
     def take_over(self, status: JsonObject) -> None:
         """Continue with a status that an earlier process wrote.
@@ -133,7 +132,7 @@ class NodeStatusUpdater:
         node = self._node
         # Like ``nodeStatusReportFrequency`` of the kubelet.
         due = node.clock.monotonic() - self._written_at >= node.options.report_interval
-        must_write = force or due or self._is_changed
+        must_write = force or due or self._is_changed()
         if not must_write and self._inputs() == self._inputs_of_written:
             return
         status = self.status()
@@ -158,14 +157,21 @@ class NodeStatusUpdater:
 
         If another client has changed them, the next ``update`` writes the status again.
         """
-        self._is_changed = self._amounts not in (0, _amounts(node))
+        self._seen = _amounts(node)
+
+    def _is_changed(self) -> bool:
+        """True if another client has changed capacity or allocatable after the last write."""
+        # Events come on another thread, so one that is newer than a write can come before its
+        # response.
+        (written, ours), (seen, theirs) = self._written_amounts, self._seen
+        return seen >= written and theirs != ours
 
     def was_written(self, status: JsonObject, node: JsonObject) -> None:
         """Record that ``status`` was written, and keep only the values that later updates need.
 
         ``node`` is the Node object that the server stored.
         """
-        self._amounts, self._is_changed = _amounts(node), False
+        self._written_amounts = _amounts(node)
         self._digest, self._inputs_of_written = digest(status), self._inputs_of_last
         self._written_at = self._node.clock.monotonic()
         # Only transition times are stored, because a whole status would be the largest part of a
@@ -184,11 +190,12 @@ class NodeStatusUpdater:
             self._node.record("Normal", reason, text)
 
 
-def _amounts(node: JsonObject) -> int:
-    """Return a hash of capacity and allocatable of a Node object."""
+def _amounts(node: JsonObject) -> tuple[int, int]:
+    """Return the version of a Node object, and a hash of its capacity and allocatable."""
     status = node.get("status") or {}
     amounts = (status.get(each) or {} for each in ("capacity", "allocatable"))
-    return hash(tuple(tuple(sorted(each.items())) for each in amounts))
+    found = hash(tuple(tuple(sorted(each.items())) for each in amounts))
+    return version_number(node["metadata"]), found
 
 
 # -- registration ----------------------------------------------------------------------

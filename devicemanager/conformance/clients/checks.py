@@ -243,7 +243,7 @@ def _check_rate(run: ClientRun, most: float, after: str) -> str:
     rate, count = run.rate(since, begin, scrapes)
     run.check_running(after)
     if rate > most:
-        raise Failed(f"{rate:.0f} calls per second after {after}, more than {most:g}")
+        raise Failed(f"{rate:.1f} calls per second after {after}, more than {most:g}")
     return f"{counted(count, 'call')} in {run.limits.rate_seconds:g} s"
 
 

@@ -13,27 +13,24 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|[0-9]+(\.[0-9]+)?", re.IGNORECASE)
 _LONGEST_BLOCK = 8
 """Maximum number of lines in a block that repeats, such as the lines of one failed attempt."""
 _LEAST_REPEATS = 2
+"""Number of repetitions from which a line or block is folded."""
 
 
-def fold(
-    lines: Sequence[_T], text: Callable[[_T], str] = str, least: int = _LEAST_REPEATS
-) -> Iterator[_T | str]:
+def fold(lines: Sequence[_T], text: Callable[[_T], str] = str) -> Iterator[_T | str]:
     """Iterate over lines. For a line or block of lines that repeats, yield it once, and then one
     text with the number of repetitions.
 
-    Lines that differ only in numbers count as equal. A line or block is folded if it repeats at
-    least ``least`` times.
+    Lines that differ only in numbers count as equal.
     """
     keys = [_NUMBER.sub("#", text(line)) for line in lines]
     place = 0
     while place < len(lines):
         size, count = _longest_repetition(keys, place)
         yield from lines[place : place + size]
-        if count < least:
-            place += size
-            continue
-        what = "more like this" if size == 1 else f"times the last {size} lines"
-        yield f"({count} {what})" if size == 1 else f"({count} more {what})"
+        if count and size == 1:
+            yield f"({count} more like this)"
+        elif count:
+            yield f"({count} more times the last {size} lines)"
         place += size * (count + 1)
 
 

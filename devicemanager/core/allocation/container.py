@@ -459,12 +459,12 @@ def all_or_nothing(
     try:
         yield from steps
     except Rejected:
-        _fail(allocation)
+        reject(allocation)
         raise
     except (EndpointError, RequestError) as error:
         if _leaks(allocation, error):
             allocation.ledger.leak(allocation.draft)
-        _fail(allocation)
+        reject(allocation)
         raise rejected_by_allocation(error) from error
     except (GeneratorExit, Exception):
         # KeyboardInterrupt is not caught: it can arrive in the middle of a change, which
@@ -473,15 +473,14 @@ def all_or_nothing(
         raise
 
 
-def _fail(allocation: PodAllocation) -> None:
-    """Free what a failed allocation has reserved.
-
-    With quirk Q31, the devices stay in ``allocation.draft``, and the caller allocates them to the
-    rejected pod."""
+def reject(allocation: PodAllocation) -> None:
+    """Free what a rejected pod has reserved. With quirk Q31, the pod keeps the devices for which
+    Allocate has returned."""
     if "Q31" not in allocation.rules.quirks:
         give_back(allocation)
         return
     allocation.ledger.drop(allocation.draft)
+    allocation.ledger.enter(allocation.draft)
     _remove_from_node(allocation)
 
 

@@ -18,11 +18,11 @@ def describe(behaviour: str, version: KubeletVersion) -> str:
     ``behaviour`` is the name of a field of ``Behaviour``. The text names the kubelet version that
     introduced the value that this field has in ``version``. If the oldest kubelet already has this
     value, the text is ``kubelets do this before 1.24``, with the first version that has another
-    value.
+    value. If the field has the same value in all versions, the text is empty.
     """
-    if not behaviour:
+    steps = STEPS[behaviour] if behaviour else ()
+    if len(steps) < 2:
         return ""
-    steps = STEPS[behaviour]
     step = step_at(steps, version)
     if step is not steps[0]:
         return f"kubelets do this since {_versions(step)}"

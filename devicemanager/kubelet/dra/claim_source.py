@@ -149,9 +149,10 @@ class ResourceClaims:
         Raises RequestError for objects of other kinds.
         """
         for each in objects:
-            kind = each.get("kind")
-            if kind not in OFFERED:
+            if (kind := each.get("kind")) not in OFFERED:
                 raise RequestError(f"invalid kind {kind!r}: use one of {', '.join(OFFERED)}")
+        for each in objects:
+            kind = each["kind"]
             metadata = each["metadata"]
             own = metadata.get("namespace") or namespace if kind == _TEMPLATE else ""
             with self._lock:

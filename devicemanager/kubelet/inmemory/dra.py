@@ -132,6 +132,8 @@ class InMemoryDra:
         self._responses: dict[str, float] = {}
         """Mapping from pod UIDs to the time when the delayed driver of the pod responds. Times are
         in seconds, by the clock's ``monotonic``."""
+        self._preparing: set[str] = set()
+        """UIDs of the pods whose claims are being prepared, except pods that are ending."""
         self._closed = False
         for name in node.devices:
             self.driver_changed(name)
@@ -205,8 +207,15 @@ class InMemoryDra:
             return
 
     def _prepare(self, pod: PodClaims) -> None:
-        self._run(prepare(pod, self._cache, self._drivers, self._rules), pod)
-        self._responses.pop(pod.uid, None)
+        with self._lock:
+            self._preparing.add(pod.uid)
+        try:
+            self._run(prepare(pod, self._cache, self._drivers, self._rules), pod)
+            with self._lock:
+                self._responses.pop(pod.uid, None)
+        finally:
+            with self._lock:
+                self._preparing.discard(pod.uid)
 
     def unprepare(self, pod: Pod) -> None:
         """Unprepare all claims of a pod. Raises DraError with the kubelet's text."""
@@ -221,8 +230,10 @@ class InMemoryDra:
         )
 
     def cancel(self, uid: str) -> None:
-        """Ignore the pending response of a driver for this pod, because the pod ends."""
-        self._responses.pop(uid, None)
+        """Stop preparing the claims of this pod, because the pod ends."""
+        with self._lock:
+            self._preparing.discard(uid)
+            self._responses.pop(uid, None)
 
     # -- generators ------------------------------------------------------------------
 
@@ -239,7 +250,7 @@ class InMemoryDra:
                     try:
                         match effect:
                             case FetchClaim():
-                                answer = claim_of(self._fetch(effect, fetched))
+                                answer = claim_of(self._fetch(effect, pod, fetched))
                             case CallDriver():
                                 answer = self._call(effect, pod, fetched)
                             case AwaitClaims():
@@ -259,12 +270,14 @@ class InMemoryDra:
         if self._closed:
             raise DraError("the kubelet is stopping")
 
-    def _fetch(self, effect: FetchClaim, fetched: _Fetched) -> Mapping[str, Any]:
+    def _fetch(self, effect: FetchClaim, pod: PodClaims, fetched: _Fetched) -> Mapping[str, Any]:
         self._lock.release()
         try:
             claim = self._source.fetch(effect.namespace, effect.name)
         finally:
             self._lock.acquire()
+        if pod.uid not in self._preparing:
+            raise ClaimFetchError("context canceled")
         fetched[str(claim["metadata"].get("uid"))] = claim
         return claim
 
@@ -274,6 +287,9 @@ class InMemoryDra:
             failing = self._node.state(effect.driver).fails_unprepare
             error = "injected fault: unprepare fails" if failing else ""
             return {each.uid: UnprepareResult(error) for each in effect.claims}
+        # The pod can end while it waits for another pod to prepare a shared claim.
+        if pod.uid not in self._preparing:
+            raise RpcError("Canceled", "context canceled")
         self._delay(effect.driver, pod)
         if self._node.fails_now(effect.driver):
             failed = PrepareResult(error="injected fault: prepare fails")

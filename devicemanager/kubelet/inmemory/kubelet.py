@@ -520,12 +520,13 @@ class InMemoryKubelet:
         """
         ((name, listed),) = simulated_devices({resource: devices}).items()
         with self._turn:
+            handler = self.manager.plugins
             plugin = self._plugins.get(name)
             if plugin is None:
                 plugin = self._plugins[name] = InMemoryPlugin(name, listed)
-                plugin.register(self.manager.plugins)
+                plugin.register(handler)
             else:
-                plugin.replace(listed, self.manager.plugins)
+                plugin.replace(listed, handler)
 
     def stop_plugin(self, resource: str) -> None:
         """Disconnect the plugin of a resource: its devices become unhealthy.

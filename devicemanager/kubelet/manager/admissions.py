@@ -29,7 +29,7 @@ from collections.abc import Callable
 
 import checkpoint
 from devicemanager.core import messages
-from devicemanager.core.allocation.container import AllocationSteps, PodAllocation, give_back
+from devicemanager.core.allocation.container import AllocationSteps, PodAllocation, reject
 from devicemanager.core.errors import AllocationError, EndpointError, RequestError
 from devicemanager.core.ledger import Draft
 from devicemanager.core.pods import Pod
@@ -70,9 +70,9 @@ class Admissions:
                 self._driver.run(steps, uid)
                 self._commit(allocation)
             except (EndpointError, RequestError):
-                # A failure without an interrupt: the core has dropped the draft.
-                if self._state.keeps_rejected:
-                    self._keep(allocation)
+                # A failure without an interrupt: the draft is dropped.
+                if self._state.keeps_rejected and allocation.draft:
+                    self._note_kept(allocation)
                 self._end(allocation, before)
                 raise
             with self._state.lock:
@@ -105,24 +105,21 @@ class Admissions:
             self._state.free_inactive()
         allocation.reusable = self._state.begin_reuse(allocation.pod.uid)
 
-    def _keep(self, allocation: PodAllocation) -> None:
-        """Store a rejected pod's devices in the ledger, as the kubelet does (quirk Q31).
+    def _note_kept(self, allocation: PodAllocation) -> None:
+        """Store the devices that a rejected pod keeps for the next checkpoint writes (quirk Q31).
 
         The kubelet writes the checkpoint after each container. The devices of the container that
         failed are therefore missing in the file until the next write.
         """
         draft, state = allocation.draft, self._state
-        failed = {step.container for step in allocation.steps if step.error is not None}
-        complete = [name for name in draft.allocated if name not in failed]
-        if complete:
+        failed_steps = [step for step in allocation.steps if step.error is not None]
+        failed = {step.container for step in failed_steps if step.container is not None}
+        if draft.allocated.keys() - failed:
             with state.lock:
-                state.ledger.enter(draft, complete)
-                state.note_pod(draft.pod)
+                state.note_pod(draft.pod, without=failed)
             self._write()
-        if draft:
-            with state.lock:
-                state.ledger.enter(draft, draft.allocated)
-                state.note_pod(draft.pod)
+        with state.lock:
+            state.note_pod(draft.pod)
 
     def _end(self, allocation: PodAllocation, host_devices: frozenset[str]) -> None:
         """End a failed admission and restore the pod's earlier host devices.
@@ -160,7 +157,7 @@ class Admissions:
             # The deletion could not free this draft, because it was not committed yet. As an entry,
             # it would never be freed.
             if state.pods.get(pod.uid).is_deleted:
-                give_back(allocation)
+                reject(allocation)
                 raise rejected_by_allocation(
                     AllocationError("the pod was deleted during its admission")
                 )
@@ -178,7 +175,7 @@ class Admissions:
         except checkpoint.CheckpointWriteError as error:
             with state.lock:
                 state.ledger.retract(draft)
-                give_back(allocation)
+                reject(allocation)
                 state.note_pod(pod.uid)
                 state.pods.set_affinities(pod.uid, {})
             self._events.publish(EventKind.CHECKPOINT_FAILED, str(error), pod=pod.uid)

@@ -19,7 +19,7 @@ cached.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import attrs
@@ -269,9 +269,13 @@ class State:
         """True if the next checkpoint write includes the resource."""
         return resource in self._document.registered
 
-    def note_pod(self, pod: PodUid) -> None:
-        """Store the pod's current allocations for the next checkpoint write."""
-        self._document.put(pod, self.ledger.pod(pod))
+    def note_pod(self, pod: PodUid, without: Collection[ContainerName] = ()) -> None:
+        """Store the pod's current allocations for the next checkpoint write, except those of the
+        containers ``without``."""
+        held = self.ledger.pod(pod)
+        if without:
+            held = {name: each for name, each in held.items() if name not in without}
+        self._document.put(pod, held)
         self.changed()
         # Set after ``changed``: the pod must have a version that no reader has seen yet.
         self.pod_versions[pod] = self.version

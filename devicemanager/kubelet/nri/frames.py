@@ -90,7 +90,8 @@ def _first(
         return None
     fields = header.unpack_from(collected)
     end = header.size + fields[length]
-    if fields[length] > _LARGEST_MESSAGE + _HEADER.size:
+    # A frame can contain a whole message with its header.
+    if fields[length] > _LARGEST_MESSAGE + (_HEADER.size if header is _FRAME else 0):
         raise FrameError(
             f"message of {fields[length]} bytes is too large: the limit is {_LARGEST_MESSAGE} bytes"
         )

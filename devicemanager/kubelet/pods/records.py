@@ -144,13 +144,12 @@ class PodRecord:
 
         Raises RequestError for an unknown name.
         """
-        for container, is_init in self.pod.all_containers():
+        ephemeral = ((each, False) for each in self.pod.ephemeral_containers)
+        containers = (*self.pod.all_containers(), *ephemeral)
+        for container, is_init in containers:
             if container.name == name:
                 return container, is_init
-        for container in self.pod.ephemeral_containers:
-            if container.name == name:
-                return container, False
-        names = ", ".join(container.name for container, _ in self.pod.all_containers())
+        names = ", ".join(container.name for container, _ in containers)
         raise RequestError(
             f"unknown container {name!r} of pod {title(self.pod)}: use one of {names}"
         )
@@ -306,11 +305,16 @@ class PodRecord:
     def phase_after(self, exit_codes: Mapping[str, int]) -> Phase:
         """Return the phase of the pod after all app containers exit with these codes.
 
-        Missing exit codes count as 0. Raises RequestError for an unknown container, or if the
+        Missing exit codes count as 0. Raises RequestError for an unknown app container, or if the
         pod's restartPolicy would restart one of the containers.
         """
+        names = [container.name for container in self.pod.containers]
         for name in exit_codes:
-            self.container(name)
+            if name not in names:
+                raise RequestError(
+                    f"unknown app container {name!r} of pod {title(self.pod)}: "
+                    f"use one of {', '.join(names)}"
+                )
         failed = any(exit_codes.values())
         policy = self.pod.restart_policy
         if policy is RestartPolicy.ALWAYS or (failed and policy is RestartPolicy.ON_FAILURE):

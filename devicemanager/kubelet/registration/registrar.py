@@ -236,12 +236,14 @@ class Registrar:
 
         Returns the ID of the registration. ``name`` distinguishes plugins of the same resource.
         If ``options`` is None, GetDevicePluginOptions is called. Raises NotConnected, with the
-        kubelet's text, if the plugin cannot be connected.
+        kubelet's text, if the plugin cannot be connected; LimitReached if its process has too many
+        registrations.
         """
         try:
             return await self._connect(resource, socket, name, options, texts.dial_failed)
         except RegistrationRejected as rejected:
-            failed = NotConnected(texts.failed.format(error=rejected), rejected.reason)
+            kind = LimitReached if isinstance(rejected, LimitReached) else NotConnected
+            failed = kind(texts.failed.format(error=rejected), rejected.reason)
             await self._report(resource, socket, failed)
             raise failed from rejected
 

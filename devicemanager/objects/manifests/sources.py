@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from devicemanager.io.safe_read import NotRegular, TooLarge, read_regular
+from devicemanager.io.safe_read import NotRegular, TooLarge, not_utf8, read_regular
 from devicemanager.objects.manifests.documents import MAX_SIZE, TOO_LARGE
 from devicemanager.objects.manifests.errors import ManifestError, plain, shown
 
@@ -65,9 +65,7 @@ def read(path: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ManifestError(
-            f"not UTF-8 text (at byte {error.start}): save the file as UTF-8"
-        ) from None
+        raise ManifestError(f"{not_utf8(error)}: save the file as UTF-8") from None
 
 
 @lru_cache(maxsize=1)

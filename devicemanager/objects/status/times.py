@@ -35,6 +35,8 @@ def seconds_of(text: object) -> float | None:
     if not isinstance(text, str):
         return None
     try:
-        return datetime.fromisoformat(text).timestamp()
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         return None
+    # RFC 3339 requires a zone.
+    return None if parsed.tzinfo is None else parsed.timestamp()

@@ -38,7 +38,7 @@ class WebApplication(HttpApplication):
         """Create the application. ``failed`` is called with one line about each internal error.
         ``closing`` is called when the server stops. ``control`` serves the control API; None if it
         is not enabled. ``open_paths`` are prefixes of paths. Requests for these paths are accepted
-        with any Host and Origin headers."""
+        with any Host and Origin headers if they have the header Upgrade."""
         self._gate = gate
         self._open_paths = open_paths
         self._failed = failed
@@ -54,7 +54,9 @@ class WebApplication(HttpApplication):
         await super().__call__(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not scope["path"].startswith(self._open_paths):
+        # A page can send Upgrade only for a WebSocket, whose error response it cannot read.
+        is_upgrade = any(name == b"upgrade" for name, _ in scope["headers"])
+        if not (is_upgrade and scope["path"].startswith(self._open_paths)):
             self._gate.check_sender(scope)
         await self._router(scope, receive, send)
 

@@ -78,7 +78,9 @@ class DeviceTable:
 
     def _get(self, id_: str) -> Device:
         if id_ not in self._devices:
-            raise UnknownDevice(f"unknown device {id_}: use one of {', '.join(self._devices)}")
+            known = ", ".join(self._devices)
+            hint = f"use one of {known}" if known else "the plugin has no devices"
+            raise UnknownDevice(f"unknown device {id_}: {hint}")
         return self._devices[id_]
 
     def _make(self, id_: str, numa: tuple[int, ...] | None = None, healthy: bool = True) -> Device:

@@ -31,7 +31,7 @@ class Step:
     pods: tuple[Pod, ...] | None = None
     """Pods that replace all pods; None keeps all pods."""
     set_pods: tuple[Pod, ...] = ()
-    """Pods to add; each replaces a pod of the same namespace and name."""
+    """Pods to add; they replace all pods of the same namespace and name."""
     delete_pods: tuple[tuple[str, str], ...] = ()
     """Namespace and name of pods to remove; unknown pods are ignored."""
     allocatable: Allocatable | None = None
@@ -75,9 +75,13 @@ def with_pods(
 
     Unchanged pods are the same objects, so that the server need not encode them again.
     """
+    # A finished pod can have the same name as an active one.
+    replaced = {_name(pod) for pod in changed}
+    kept = (pod for pod in pods if _name(pod) not in replaced)
     # Delete last: a step that sets and deletes the same pod deletes it.
-    by_name = {(pod.namespace, pod.name): pod for pod in pods}
-    by_name |= {(pod.namespace, pod.name): pod for pod in changed}
-    for name in deleted:
-        by_name.pop(name, None)
-    return tuple(by_name[name] for name in sorted(by_name))
+    found = (pod for pod in (*kept, *changed) if _name(pod) not in deleted)
+    return tuple(sorted(found, key=_name))
+
+
+def _name(pod: Pod) -> tuple[str, str]:
+    return pod.namespace, pod.name

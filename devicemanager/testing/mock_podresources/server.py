@@ -136,7 +136,7 @@ class MockPodResources:
         self.apply(Step(pods=None if pods is None else tuple(pods), allocatable=allocatable))
 
     def set_pods(self, *pods: Pod) -> None:
-        """Add pods; each replaces a pod of the same namespace and name."""
+        """Add pods; they replace all pods of the same namespace and name."""
         self.apply(Step(set_pods=pods))
 
     def delete_pods(self, *names: str) -> None:

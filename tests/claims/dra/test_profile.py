@@ -117,6 +117,26 @@ def test_all_with_counters_crashes_with_the_quirk():
         allocate(claims, slices, [GPU], NODE, profile=profile)
 
 
+def test_kept_reservations_keep_only_counters():
+    """Groups of a rejected device would exclude d2 and d3."""
+    tainted = [{"key": "k", "effect": "NoSchedule"}]
+    slices = [
+        slice_(
+            consuming("d0", "1Gi", groups=["a"]),
+            consuming("d1", "1Gi", groups=["a", "b"], taints=tainted),
+            consuming("d2", "1Gi", groups=["b"]),
+            consuming("d3", "1Gi", groups=["b"]),
+            count=2,
+        ),
+        counters(memory="8Gi"),
+    ]
+    features = [*LISTS, "DRADeviceCompatibilityGroups"]
+    for quirks in ((), ("kept-reservations",)):
+        profile = Profile.of(features=features, quirks=quirks)
+        found = allocate([claim(exactly(count=2))], slices, [GPU], NODE, profile=profile)
+        assert names(found) == [["d2", "d3"]]
+
+
 def test_a_config_is_repeated_with_the_quirk():
     config = {"opaque": {"driver": DRIVER, "parameters": {}}, "requests": ["a", "b"]}
     arguments = [claim(exactly("a"), exactly("b"), config=[config])], [slice_("d0", "d1")]

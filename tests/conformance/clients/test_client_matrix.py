@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -19,6 +20,7 @@ from devicemanager.conformance.clients import (
     run_client_checks,
     select_client_checks,
 )
+from devicemanager.conformance.clients.checks import _check_rate
 from devicemanager.conformance.clients.client_run import ClientRun
 from devicemanager.conformance.clients.kubelet import ScriptedKubelet
 from podresources import PodResourcesClient, encoding
@@ -188,6 +190,21 @@ def test_a_client_that_ends_with_the_kubelet_gets_a_warning() -> None:
             check.run(run)
     finally:
         run.close()
+
+
+def test_a_rate_has_a_decimal() -> None:
+    """Otherwise "2 calls per second, more than 2" would be possible."""
+    run = SimpleNamespace(
+        kubelet=SimpleNamespace(mark=lambda: 0),
+        scrapes=0,
+        process=None,
+        limits=ClientLimits(),
+        until=lambda condition, seconds: None,
+        rate=lambda *_: (2.4, 12),
+        check_running=lambda after: None,
+    )
+    with pytest.raises(Failed, match=r"^2\.4 calls per second after errors, more than 2$"):
+        _check_rate(cast(ClientRun, run), 2, "errors")
 
 
 def test_one_cause_is_reported_once() -> None:

@@ -338,6 +338,7 @@ def test_description_of_a_behaviour():
     assert text("merge_rule", "1.23") == "kubelets do this before 1.24 (k/k#108052, k/k#108154)"
     assert text("lists_sidecars", "1.30") == "kubelets do this since 1.30 (k/k#120718)"
     assert text("", "1.36") == ""
+    assert text("get_enabled", "1.36") == ""
 
 
 def test_gates_set_their_behaviour():

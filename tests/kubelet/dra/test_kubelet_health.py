@@ -47,9 +47,13 @@ def test_k32_health_reaches_the_pod_that_holds_the_device(node, services):
     wait_for_health(kubelet, entry("Healthy"))
     mark = kubelet.mark()
     driver.set_health("gpu-0", "Unhealthy", "hot")
-    event = kubelet.wait_for_event("device-health", since=mark)
-    assert event.pod == "uid-train"
-    assert health(kubelet) == entry("Unhealthy", "hot")
+    # An event of the first report may follow the mark.
+    kubelet.wait_for_event(
+        "device-health",
+        pod="uid-train",
+        where=lambda _: health(kubelet) == entry("Unhealthy", "hot"),
+        since=mark,
+    )
     # Reported once to each pod that holds a device, when the first report arrived or later.
     assert kubelet.health_updates.get_nowait() is not None
     shown = json.dumps(status_object(PodUid("uid-train"), kubelet.pod_status("uid-train"), now=0.0))

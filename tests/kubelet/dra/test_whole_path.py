@@ -170,7 +170,8 @@ def test_a_missing_template_is_named(node):
 
 def test_other_kinds_cannot_be_offered(node):
     with pytest.raises(RequestError, match="invalid kind 'Pod': use one of ResourceSlice"):
-        node.kubelet.resource_claims.offer({"kind": "Pod", "metadata": {"name": "x"}})
+        node.kubelet.resource_claims.offer(CLASS, {"kind": "Pod", "metadata": {"name": "x"}})
+    assert node.kubelet.resource_claims.objects("DeviceClass") == ()
 
 
 def ready_node(server, name):

@@ -275,6 +275,16 @@ def test_set_devices_replaces_the_list() -> None:
     }
 
 
+def test_set_devices_of_a_stopped_kubelet_changes_nothing() -> None:
+    node = node_with()
+    node.stop()
+    for resource in (GPU, "vendor.com/nic"):
+        with pytest.raises(RequestError, match="not running"):
+            node.set_devices(resource, 2)
+    node.start()
+    assert node.node_status().capacity == {GPU: 4}
+
+
 def test_fail_allocate_rejects_pods_until_cleared() -> None:
     node = node_with()
     node.fail_allocate(GPU, RpcError("Unknown", "broken"))
@@ -458,6 +468,18 @@ def test_pod_that_waits_for_its_driver_runs_on_a_kubelet_without_dra() -> None:
     assert node.pod("uid-train").phase == "Running"
     record = node.pod_store.known("uid-train")
     assert (record.sync_error, record.sync_at) == ("", None)
+
+
+def test_pod_that_ends_during_the_request_for_its_claim_holds_no_claim() -> None:
+    class Ending(OneClaim):
+        def fetch(self, namespace: str, name: str) -> dict[str, Any]:
+            node.terminate("uid-train")
+            return super().fetch(namespace, name)
+
+    node = InMemoryKubelet(clock=ManualClock(), drivers={dra_objects.DRIVER: ["gpu-0"]})
+    node.use_claims(Ending())
+    node.admit(dra_objects.pod())
+    assert node.held_claims("uid-train") == ()
 
 
 def test_claims_are_unprepared_if_a_kubelet_without_dra_ran_in_between() -> None:

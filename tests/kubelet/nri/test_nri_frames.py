@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +59,16 @@ def test_oversized_messages_are_an_error() -> None:
         FrameError, match="message of 4294967295 bytes is too large: the limit is 4194304 bytes"
     ):
         list(Decoder().feed(b"\0\0\0\1\xff\xff\xff\xff"))
+
+
+def test_limit_is_exact() -> None:
+    most = 4 << 20
+    message = struct.pack(">IIBB", most, 1, REQUEST, 0) + bytes(most)
+    frame = struct.pack(">II", PLUGIN, len(message)) + message
+    assert [len(each.payload) for each in Decoder().feed(frame)] == [most]
+    larger = struct.pack(">IIIIBB", PLUGIN, 10, most + 1, 1, REQUEST, 0)
+    with pytest.raises(FrameError, match="message of 4194305 bytes is too large"):
+        list(Decoder().feed(larger))
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,13 @@ def test_phase_after_the_last_container(policy, exit_codes, phase):
             r"pod default/p cannot finish: with restartPolicy OnFailure "
             r"the kubelet restarts a failed container",
         ),
-        (RestartPolicy.NEVER, {"x": 1}, "unknown container 'x' of pod default/p"),
+        (
+            RestartPolicy.NEVER,
+            {"x": 1},
+            "unknown app container 'x' of pod default/p: use one of app$",
+        ),
+        (RestartPolicy.NEVER, {"init": 1}, "unknown app container 'init' of pod default/p"),
+        (RestartPolicy.NEVER, {"side": 0}, "unknown app container 'side' of pod default/p"),
     ],
 )
 def test_pod_that_would_be_restarted_cannot_finish(policy, exit_codes, text):
@@ -134,11 +140,14 @@ def test_pod_that_would_be_restarted_cannot_finish(policy, exit_codes, text):
 
 
 def test_container_by_name():
-    record = PodStore().add(SPEC)
+    debug = container("debug")
+    record = PodStore().add(attrs.evolve(SPEC, ephemeral_containers=(debug,)))
+    assert record.container("debug") == (debug, False)
     assert record.container("init") == (SPEC.init_containers[0], True)
     assert record.container("app") == (SPEC.containers[0], False)
     with pytest.raises(
-        RequestError, match=r"^unknown container 'x' of pod default/p: use one of init, side"
+        RequestError,
+        match=r"^unknown container 'x' of pod default/p: use one of init, side, app, debug$",
     ):
         record.container("x")
 

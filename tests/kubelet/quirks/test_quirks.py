@@ -14,6 +14,7 @@ import pytest
 
 import checkpoint
 import podresources
+from devicemanager.core.allocation.container import AllocationSteps
 from devicemanager.core.dra.cache import ClaimCache
 from devicemanager.core.dra.effects import AwaitClaims, CallDriver
 from devicemanager.core.dra.errors import DraError
@@ -22,8 +23,10 @@ from devicemanager.core.dra.prepare import prepare
 from devicemanager.core.dra.unprepare import unprepare
 from devicemanager.core.errors import EndpointError, KubeletPanic, RpcError, StartError
 from devicemanager.core.ids import PodUid
+from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events.stream import EventKind, EventStream
+from devicemanager.kubelet.manager.driver import Driver
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.pod_resources import api_profile
 from devicemanager.kubelet.registration.connection import Connection
@@ -744,6 +747,27 @@ def test_file_lacks_the_container_that_failed(quirks: Quirks) -> None:
     assert not node.admit(pod("p", container("app", gpu=1, nic=1))).admitted
     assert node.devices("p") == ({"app": {GPU: ["a"]}} if quirks else {})
     assert node.entries() == set()
+
+
+@sides("Q31")
+def test_kept_devices_are_never_free(quirks: Quirks, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(quirks=quirks)
+    node.plugin(devices("a", "b"))
+    run = Driver.run
+
+    def racing(driver: Driver, steps: AllocationSteps, uid: PodUid) -> None:
+        try:
+            run(driver, steps, uid)
+        except Rejected:
+            monkeypatch.undo()
+            node.admit(pod("q", gpu=1))
+            raise
+
+    monkeypatch.setattr(Driver, "run", racing)
+    node.admit(pod("p", container("one", gpu=1), container("two", gpu=2)))
+    assert node.devices("p") == ({"one": {GPU: ["a"]}} if quirks else {})
+    assert node.devices("q") == {"app": {GPU: ["b" if quirks else "a"]}}
+    node.manager.self_check()
 
 
 @sides("Q32")

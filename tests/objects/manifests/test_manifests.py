@@ -580,7 +580,7 @@ def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     latin.write_bytes(b"name: \xe9")
     large.write_bytes(b"#" * (MAX_SIZE + 1))
     os.mkfifo(pipe)
-    assert line_of(latin) == f"{latin}: not UTF-8 text (at byte 6): save the file as UTF-8"
+    assert line_of(latin) == f"{latin}: not UTF-8 text (byte 6): save the file as UTF-8"
     assert line_of(large).startswith(f"{large}: larger than")
     assert line_of(pipe) == f"{pipe}: a pipe, not a regular file"
     assert line_of(tmp_path) == f"{tmp_path}: a directory, not a regular file"

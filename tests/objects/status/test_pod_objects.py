@@ -301,8 +301,6 @@ def test_container_ids_depend_on_pod_container_and_run() -> None:
 def test_times_have_both_forms_of_api() -> None:
     assert timestamp(1.999) == "1970-01-01T00:00:01Z"
     assert micro_timestamp(1.25) == "1970-01-01T00:00:01.250000Z"
-    assert [seconds_of(each) for each in ("1970-01-01T00:00:01.25Z", "soon", None)] == [
-        1.25,
-        None,
-        None,
-    ]
+    assert seconds_of("1970-01-01T00:00:01.25Z") == 1.25
+    for each in ("soon", None, "1970-01-01T00:00:01"):  # the last one has no zone
+        assert seconds_of(each) is None

@@ -168,5 +168,13 @@ def test_requests_that_need_a_running_container_are_refused(get, name):
 def test_refusals_do_not_depend_on_the_host(get):
     """For port-forward, the API server passes on the header Host of kubectl."""
     host = "kubernetes.example.com:6443"
-    assert get("/portForward/default/train", Host=host).status == 501
-    assert get("/nodes/a/pods", Host=host).status == 403
+    upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
+    assert get("/portForward/default/train", Host=host, **upgrade).status == 501
+    assert get("/nodes/a/pods", Host=host, **upgrade).status == 403
+
+
+@pytest.mark.parametrize("path", ["exec/default/x/c", "portForward/default/x", "attach/x", "run/x"])
+def test_page_of_another_site_cannot_ask_for_pods(get, path):
+    """A page cannot send the header Upgrade."""
+    assert get(f"/{path}", Host="evil.example").status == 403
+    assert get(f"/{path}").status in (404, 501)

@@ -204,6 +204,14 @@ def test_pause_and_resume(mock_kubelet, plugin_process):
     assert process.exit_status is not None
 
 
+def test_paused_command_can_be_terminated(mock_kubelet, plugin_process):
+    process = plugin_process(["sleep", "300"])
+    child = psutil.Process(process.pid)
+    process.pause()
+    mock_kubelet.wait_for(lambda: child.status() == psutil.STATUS_STOPPED)
+    assert process.terminate() == -15
+
+
 def test_upgrade_without_a_gap(mock_kubelet, plugin_process):
     process = plugin_process(simulated("--plugin-name", "one"), GPU, 2)
     old = process.pid
@@ -212,6 +220,17 @@ def test_upgrade_without_a_gap(mock_kubelet, plugin_process):
     assert process.pid != old
     mock_kubelet.wait_for(lambda: not psutil.pid_exists(old))
     assert mock_kubelet.allocatable() == {GPU: 5}
+
+
+def test_stop_also_ends_old_commands_of_upgrades(mock_kubelet, plugin_process):
+    process = plugin_process(["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"])
+    mock_kubelet.wait_for(process.output, what="a line")
+    old = process.pid
+    process.upgrade(simulated(), GPU)
+    process.upgrade(simulated("--plugin-name", "two"), GPU)
+    assert psutil.pid_exists(old)
+    process.stop(1)
+    assert not psutil.pid_exists(old)
 
 
 def test_failed_upgrade_keeps_the_old_process(mock_kubelet, plugin_process):

@@ -119,6 +119,20 @@ def test_content_can_be_changed_by_a_test(serve):
     assert counts["kubelet_pod_resources_endpoint_requests_get", "v1"] == 2
 
 
+def test_changed_pod_keeps_other_pods_with_equal_names(serve):
+    finished, running = pod("a", active=False), pod("a", "g-0")
+    server, _ = serve(pods=(finished, running, pod("b")))
+    server.set_pods(pod("c"))
+    assert server.source.pods() == (finished, running, pod("b"), pod("c"))
+    server.delete_pods("b")
+    assert server.source.pods() == (finished, running, pod("c"))
+    server.set_pods(pod("a", "g-1"))
+    assert server.source.pods() == (pod("a", "g-1"), pod("c"))
+    server.set_pods(finished, running)
+    server.delete_pods("a")
+    assert server.source.pods() == (pod("c"),)
+
+
 def test_server_can_be_paused_and_resumed(serve, clock):
     server, client = serve(pods=(pod("a"),), steps=(Step(after=1, serving=False),))
     assert names(client) == ["a"]
