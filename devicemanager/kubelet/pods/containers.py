@@ -157,10 +157,10 @@ class Containers:
     def start_ephemeral(self, record: PodRecord) -> None:
         """Start the ephemeral containers of a pod that were never started.
 
-        Do nothing if the pod has no sandbox or has ended. Without a sandbox, ``start_remaining``
-        starts these containers later.
+        Do nothing if the pod has no sandbox, has ended or is being deleted. Without a sandbox,
+        ``start_remaining`` starts these containers later.
         """
-        if not record.has_sandbox or not record.is_active or record.ending is not None:
+        if not record.has_sandbox or not record.is_active or record.is_ending:
             return
         for container in record.pod.ephemeral_containers:
             if not record.status(container.name).was_started:

@@ -317,3 +317,12 @@ def test_nothing_happens_after_close(node: Node, plugin: FakePlugin) -> None:
     node.workers.life.close()
     node.clock.advance(1000)
     assert isinstance(state(node), Waiting)
+
+
+def test_ephemeral_container_of_a_deleted_pod_is_not_started(node: Node) -> None:
+    spec = attrs.evolve(pod("train"), containers=(Container(ContainerName("app")),))
+    node.admit(spec, start=True)
+    node.workers.life.delete("train", 30)
+    node.workers.update(attrs.evolve(spec, ephemeral_containers=(container("debug"),)), 2)
+    assert isinstance(state(node), Running)
+    assert isinstance(state(node, "debug"), Waiting)
