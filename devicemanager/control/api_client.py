@@ -189,10 +189,11 @@ class ServedApi:
         operation's path.
 
         If the operation defines a class for the request body, ``fields`` are the arguments of this
-        class. A field ``timeout`` is added to the timeout of this client, in seconds.
+        class. If they include ``timeout``, the client waits that many seconds longer for the
+        response.
 
-        If the operation defines no such class, ``fields`` are query parameters. Only ``body`` is
-        not: it is the request body as bytes.
+        If the operation defines no such class, the field ``body`` is the request body, as bytes.
+        All other fields are query parameters.
         """
         body = fields.pop("body", None)
         if isinstance(operation.body, type):
