@@ -94,6 +94,7 @@ def whole(least: int) -> Read:
         try:
             number = int(str(value))  # through text: int alone would truncate 2.9
         except ValueError:
+            # Any number below ``least`` leads to the error below.
             number = least - 1
         if not least <= number <= _MOST:
             raise ValueError(f"an integer of at least {least}")
