@@ -162,6 +162,8 @@ class SnapshotNode:
             return inventory
         for devices in inventory.values():
             for id_, device in devices.items():
+                # The list of allocatable devices has all healthy devices, so the others are
+                # unhealthy.
                 devices[id_] = attrs.evolve(device, health=UNHEALTHY)
         for (resource, id_), nodes in _allocatable(allocatable.devices).items():
             devices = inventory.setdefault(resource, {})
