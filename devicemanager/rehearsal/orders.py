@@ -20,11 +20,12 @@ PERMUTED = 6
 def orders(
     plugins: Sequence[str], pods: Sequence[str], most: int, seed: int, permuted: int = PERMUTED
 ) -> list[Order]:
-    """Return the orders to try: all orders, or a sample of ``most`` orders.
+    """Return the orders to try: all possible orders, or a sample of these.
 
-    All orders are returned if there are at most ``permuted`` plugins and pods together. A sample
-    always contains the two extremes, even if ``most`` is 1: all plugins first, and all pods first.
-    Without plugins or without pods, the order does not matter, and one order is returned.
+    All orders are returned if there are at most ``permuted`` plugins and pods together. Otherwise,
+    the result is a sample of ``most`` orders. It always contains two orders, even if ``most`` is 1:
+    all plugins first, and all pods first. Without plugins or without pods, the order does not
+    matter, and one order is returned.
     """
     if not plugins or not pods:
         return [(*plugins, *pods)]

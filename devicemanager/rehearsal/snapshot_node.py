@@ -143,7 +143,8 @@ class SnapshotNode:
     def claims(self) -> tuple[dra.ClaimState, ...]:
         """Undamaged claims in the DRA manager's state file.
 
-        Pods in ``dropped`` are removed from each claim. A claim that only such pods use is omitted.
+        Pods in the field ``dropped`` are removed from each claim. A claim that no other pod uses is
+        omitted.
         """
         saved = self.node.dra_saved
         return () if saved is None else dra.without_pods(saved.state, self.dropped).claims or ()
@@ -199,7 +200,7 @@ class SnapshotNode:
     def exclusive_cpus(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
         """Exclusive CPUs of each container: pod UID → container name → CPU numbers.
 
-        Pods in ``dropped`` are omitted.
+        Pods in the field ``dropped`` are omitted.
         """
         state = self._cpus() if self.aligned.cpu_policy == STATIC_CPU else None
         return {} if state is None else self._remaining(state.assigned)
@@ -208,7 +209,7 @@ class SnapshotNode:
     def exclusive_memory(self) -> Mapping[str, Mapping[str, tuple[AssignedMemory, ...]]]:
         """Exclusive memory of each container: pod UID → container name → memory blocks.
 
-        Pods in ``dropped`` are omitted.
+        Pods in the field ``dropped`` are omitted.
         """
         state = self._memory() if self.aligned.memory_policy == STATIC_MEMORY else None
         return {} if state is None else self._remaining(state.assigned)

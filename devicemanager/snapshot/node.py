@@ -74,9 +74,10 @@ class Node:
         return {**self.names_of_claims(self.claims), **self.names_in(saved)}
 
     def names_in(self, saved: Checkpoint | None) -> Names:
-        """Return the known names of pods, by UID: pods in ``saved``, and pods with a log directory.
+        """Return the names of pods in ``saved`` and of pods with a log directory, by UID.
 
-        ``saved`` is a checkpoint of this node. It may differ from the checkpoint in the snapshot.
+        Pods whose name is unknown are left out. ``saved`` is a checkpoint of this node, and may
+        differ from the checkpoint in the snapshot.
         """
         names = dict(from_directories(self.snapshot.directories))
         if saved is not None and self.snapshot.pods is not None:
@@ -84,10 +85,9 @@ class Node:
         return names
 
     def names_of_claims(self, claims: Iterable[dra.ClaimState]) -> Names:
-        """Return the known names of pods, by UID: pods that hold ``claims``, and pods with a log
-        directory.
+        """Return the names of pods that hold ``claims`` and of pods with a log directory, by UID.
 
-        ``claims`` must be claims of this node.
+        Pods whose name is unknown are left out. ``claims`` must be claims of this node.
         """
         names = from_claims(claims, self.snapshot.pods or ())
         return {**from_directories(self.snapshot.directories), **names}
@@ -152,7 +152,6 @@ class Node:
             return {uid: True for uid in uids if uid not in known and uid not in shown}
         if self.snapshot.pods is None:
             return {}
-        # A pod that still has one of its devices is on the node, even if its other entries differ.
         in_use = {uid for key in self.allocated_to for uid in self.saved_for.get(key, ())}
         return {uid: False for uid in uids - in_use if uid not in shown}
 

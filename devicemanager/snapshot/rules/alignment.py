@@ -123,7 +123,7 @@ def too_many_nodes(node: Node) -> Iterator[Finding]:
 
 
 def no_nodes(node: Node) -> Iterator[Finding]:
-    """Find devices without NUMA nodes, which the Topology Manager therefore cannot align."""
+    """Find devices that the Topology Manager cannot align, because they have no NUMA nodes."""
     if node.alignment.policy == "none" or node.snapshot.allocatable is None:
         return
     # The severity is only NOTE: many devices, such as virtual ones, belong to no NUMA node.

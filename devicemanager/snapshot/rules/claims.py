@@ -14,8 +14,10 @@ _OLD = "kubelets before v1.32"
 
 
 def damaged(node: Node) -> Iterator[Finding]:
-    """Find a state file that prevents the start of kubelets since v1.32 (``newClaimInfoCache``,
-    cm/dra/claiminfo.go, v1.36)."""
+    """Find a state file with which kubelets of v1.32 and newer do not start.
+
+    Follows ``newClaimInfoCache`` (cm/dra/claiminfo.go, v1.36).
+    """
     saved = node.dra_saved
     if saved is None or not saved.problems:
         return
