@@ -438,6 +438,26 @@ def test_devices_that_only_the_capacity_has_are_unhealthy() -> None:
     assert [each.text for each in found.findings] == [f"unhealthy devices of {GPU}: 4 of 4"]
 
 
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("v1.36.1-vendor.3", "1.36.1"),
+        ("1.34", "1.34"),
+        ("v1.99.0", ""),
+        ("v2.0.0", ""),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_version_of_a_kubelet_is_empty_if_it_is_unknown(text: str | None, version: str) -> None:
+    one = node("node-a", 1)
+    one["status"]["nodeInfo"] = {} if text is None else {"kubeletVersion": text}
+    (found,) = usage(made(one))
+    assert (found.name, found.version, found.has_snapshot) == ("node-a", version, False)
+    del one["status"]["nodeInfo"]
+    assert made(one).nodes[0].version is None
+
+
 def test_snapshot_made_from_objects_says_only_what_the_server_knows() -> None:
     one = node("node-a", 3, healthy=2)
     one["status"]["capacity"]["vendor.com/nic"] = "2"
@@ -478,7 +498,12 @@ def test_invalid_pod_is_an_error() -> None:
 
 @pytest.mark.parametrize(
     ("count", "names"),
-    [(1, "node-0"), (3, "node-0, node-1, node-2"), (5, "node-0, node-1, node-2 and 2 more")],
+    [
+        (1, "node-0"),
+        (3, "node-0, node-1, node-2"),
+        (4, "node-0, node-1, node-2 and 1 more"),
+        (5, "node-0, node-1, node-2 and 2 more"),
+    ],
 )
 def test_at_most_three_nodes_are_named(count: int, names: str) -> None:
     policy = {"topologyManagerPolicy": "single-numa-node"}

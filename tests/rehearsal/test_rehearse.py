@@ -697,6 +697,11 @@ def test_advice_about_a_damaged_checkpoint_is_not_about_plugins() -> None:
     assert {each.advice for each in result.statements[1:]} == {
         "let the kubelet write its checkpoint first, or repair it"
     }
+    steps = [Restart(), Admit(new_pod(1, NIC))]
+    result = rehearse(attrs.evolve(WHOLE, checkpoint=b"{"), steps)
+    advice = {each.text.split()[1]: each.advice for each in result.statements[1:]}
+    assert advice["ml/train"] == "let the kubelet write its checkpoint first, or repair it"
+    assert advice["ml/new"].startswith(f"start the plugin of {NIC} on the node first")
 
 
 def with_static_cpus() -> SnapshotNode:
