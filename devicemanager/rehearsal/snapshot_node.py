@@ -125,7 +125,7 @@ class SnapshotNode:
         found = frozenset(
             uid
             for uid, title in titles.items()
-            if name in (uid, title) or (title and name == title.partition("/")[2])
+            if name == uid or (title and name in (title, title.partition("/")[2]))
         )
         if not found:
             known = sorted(title or uid for uid, title in titles.items())
