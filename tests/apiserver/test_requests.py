@@ -8,6 +8,8 @@ from devicemanager.apiserver.authorization import (
     Permission,
     Permissions,
     forbidden,
+    node_may,
+    node_of,
     permission_for,
     permissions_of,
 )
@@ -350,6 +352,125 @@ def test_permissions_are_recorded_and_enforced():
         'pods is forbidden: User "u" cannot delete resource "pods" in API group "" '
         'in the namespace "default"',
     )
+
+
+def test_permissions_are_those_of_all_rules():
+    assert permissions_of(
+        [
+            {"apiGroups": ["", "apps"], "resources": ["pods"], "verbs": ["get", "list"]},
+            {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+        ]
+    ) == {
+        Permission("", "pods", "get"),
+        Permission("", "pods", "list"),
+        Permission("apps", "pods", "get"),
+        Permission("apps", "pods", "list"),
+        Permission("", "nodes", "get"),
+    }
+
+
+def test_permission_has_the_group_and_the_subresource():
+    claim = target("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status")
+    assert permission_for("patch", claim) == Permission(
+        "resource.k8s.io", "resourceclaims/status", "patch"
+    )
+    error = forbidden("u", "get", target("/apis/resource.k8s.io/v1/deviceclasses/d"))
+    assert error.message == (
+        'deviceclasses is forbidden: User "u" cannot get resource "deviceclasses" '
+        'in API group "resource.k8s.io" at the cluster scope'
+    )
+
+
+def test_review_names_group_subresource_and_verb():
+    permissions = Permissions([Permission("g", "pods/status", "get"), Permission("", "pods", "")])
+    of = {"group": "g", "resource": "pods", "subresource": "status", "verb": "get"}
+    assert permissions.review({"resourceAttributes": of})
+    for name in of:
+        assert not permissions.review({"resourceAttributes": {**of, name: ""}}), name
+    assert permissions.review({"resourceAttributes": {"resource": "pods"}})
+    assert permissions.review({"nonResourceAttributes": {}})
+    assert not permissions.review({})
+    assert permissions.used == set(), "a review needs no permission"
+    assert Permissions().allows(Permission("g", "any", "any"))
+    assert not Permissions([]).use(Permission("g", "any", "any"))
+
+
+def test_user_of_a_node_has_a_prefix():
+    assert node_of("system:node:a") == "a"
+    assert node_of("system:node:") == ""
+    assert node_of("a") is None and node_of(None) is None
+
+
+VERBS = ("create", "get", "list", "watch", "update", "patch", "delete", "deletecollection")
+NODE_RULES = {
+    "/api/v1/nodes": "create get list watch update patch",
+    "/api/v1/nodes/n/status": "update patch",
+    PODS: "create get list watch delete",
+    f"{PODS}/p/status": "update patch",
+    f"{PODS}/p/eviction": "create",
+    f"{PODS}/p/binding": "",
+    f"{PODS}/p/resize": "",
+    "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims": "get",
+    "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status": "",
+    "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates": "",
+    "/apis/resource.k8s.io/v1/resourceslices": " ".join(VERBS),
+    "/apis/resource.k8s.io/v1/deviceclasses": "",
+    "/api/v1/namespaces/default/events": "create update patch",
+    "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases": (
+        "create get update patch delete"
+    ),
+    "/apis/batch/v1/namespaces/default/jobs": "",
+}
+
+
+@pytest.mark.parametrize("path", NODE_RULES)
+def test_node_may_use_the_verbs_of_its_role(path):
+    """Those of the role ``system:node`` and of the Node authorizer (v1.32)."""
+    query = {"fieldSelector": "metadata.name=n,spec.nodeName=n"}
+    allowed = [verb for verb in VERBS if node_may("n", verb, target(path), query)]
+    assert sorted(allowed) == sorted(NODE_RULES[path].split())
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/api/v1/nodes", "metadata.name"),
+        (PODS, "spec.nodeName"),
+        ("/apis/resource.k8s.io/v1/resourceslices", "spec.nodeName"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_node_must_select_its_own_objects(path, field, verb):
+    def may(query):
+        return node_may("n", verb, target(path), query)
+
+    assert may({"fieldSelector": f"{field}=n"})
+    assert may({"fieldSelector": f"a=b,{field}=n"})
+    others = {"metadata.name": "spec.nodeName", "spec.nodeName": "metadata.name"}
+    for selector_ in ("", None, f"{field}=m", f"{field}=nn", f"{others[field]}=n"):
+        assert not may({"fieldSelector": selector_})
+    assert not may({"labelSelector": f"{field}=n"})
+
+
+def test_node_deletes_only_its_own_collection():
+    slices = target("/apis/resource.k8s.io/v1/resourceslices")
+    assert not node_may("n", "deletecollection", slices, {})
+    assert node_may("n", "deletecollection", slices, {"fieldSelector": "spec.nodeName=n"})
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/api/v1/nodes/n", True),
+        ("/api/v1/nodes/m", False),
+        ("/api/v1/nodes", True),
+        ("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n", True),
+        ("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/m", False),
+        (f"{PODS}/m", True),
+    ],
+)
+def test_node_has_its_own_node_and_lease_only(path, allowed):
+    assert node_may("n", "get", target(path), {}) is allowed
 
 
 def test_kinds_have_api_versions():
