@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from devicemanager.client.protocol import JsonObject
+from devicemanager.cluster.dra.node import NodeDra
 from devicemanager.cluster.driver_layouts import DriverLayout, simulated_driver
 from devicemanager.cluster.durations import Range
+from devicemanager.events.stream import Event, EventKind
 from devicemanager.kubelet.settings import Settings
 from tests.cluster.world import World
 
@@ -324,6 +326,22 @@ def test_silent_node_queues_one_write_per_pod(world: World) -> None:
     world.settle()
     (body,) = [body for _, at, body in world.requests if at == f"{CLAIMS}/a/status"]
     assert body["status"]["devices"][0]["conditions"][0]["status"] == "False"
+
+
+@pytest.mark.parametrize("device_status", [True, False])
+def test_events_about_devices_of_a_pod_are_written(
+    world: World, monkeypatch: pytest.MonkeyPatch, device_status: bool
+) -> None:
+    node = join(world, device_status=device_status)
+    written: list[str] = []
+    monkeypatch.setattr(NodeDra, "_write_devices", lambda self, uid: written.append(uid))
+    for kind in EventKind:
+        if kind is not EventKind.STARTED:
+            for uid in ("", kind.value):
+                node._dra.on_kubelet_event(Event(0.0, kind, "", pod=uid))
+    world.settle()
+    kinds = [EventKind.CLAIMS_PREPARED.value, EventKind.DEVICE_HEALTH.value]
+    assert sorted(written) == (sorted(kinds) if device_status else [])
 
 
 # -- slices ------------------------------------------------------------------------------
