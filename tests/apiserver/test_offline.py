@@ -278,3 +278,14 @@ def test_claims_without_results_are_not_compared() -> None:
     for status in ({}, {"allocation": {}}, {"allocation": {"devices": {}}}):
         found = checked(slice_(), {**claim(), "status": status})
         assert (found.problems, found.notes) == ([], [])
+
+
+def test_missing_names_are_empty() -> None:
+    """Such objects are invalid, but each problem is still reported."""
+    unnamed = {"request": "gpu", "consumedCapacity": {"x": "1"}}
+    bare = {**slice_(), "spec": {"devices": [{}]}}
+    found = checked(bare, allocated(unnamed))
+    assert [each.partition("[x]: ")[2] for each in found.notes] == [
+        "device // has no such capacity: use the names of its slice: it has none"
+    ]
+    assert found.problems

@@ -100,6 +100,8 @@ def test_change_without_effect_does_not_count() -> None:
     old["spec"]["ephemeralContainers"] = [shell()]
     given = {"spec": {"ephemeralContainers": [shell()]}}
     assert changed_part(at("ephemeralcontainers"), old, given) == old
+    for shells in ({}, {"ephemeralContainers": []}, {"ephemeralContainers": None}):
+        assert changed_part(at("ephemeralcontainers"), pod(), {"spec": shells}) == pod()
 
 
 @pytest.mark.parametrize("part", ["resize", "ephemeralcontainers"])
