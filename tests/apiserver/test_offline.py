@@ -39,11 +39,11 @@ def test_object_is_yielded_as_it_is(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["text", 5, None, [1]])
-def test_value_that_is_no_object_has_no_kind(value: Any) -> None:
+def test_value_of_another_type_has_no_kind(value: Any) -> None:
     assert list(listed(value)) == [{"kind": "", "value": value}]
 
 
-def test_object_with_items_is_no_list() -> None:
+def test_object_with_items_is_not_a_list() -> None:
     value = {"kind": "Thing", "items": [claim()]}
     assert list(listed(value)) == [value]
 

@@ -138,7 +138,7 @@ def test_container_without_sizes_keeps_none() -> None:
 
 @pytest.mark.parametrize("field", ["requests", "limits"])
 @pytest.mark.parametrize("where", ["containers", "initContainers"])
-def test_amount_that_is_no_quantity_is_an_error(field: str, where: str) -> None:
+def test_invalid_quantity_is_an_error(field: str, where: str) -> None:
     old = pod(init=[main("init")])
     spec = copy.deepcopy(old["spec"])
     spec[where][0]["resources"][field]["cpu"] = "much"
@@ -287,7 +287,7 @@ def test_unchanged_resize_policy_is_allowed(policy: str) -> None:
     assert resize_errors(pod(container), container) == []
 
 
-def test_equal_amounts_in_another_form_are_no_change() -> None:
+def test_equal_amounts_in_another_form_are_allowed() -> None:
     old = pod(sized({**SIZES["requests"], GPU: "1"}, {**SIZES["limits"], GPU: "1"}))
     new = sized({**SIZES["requests"], GPU: "1000m"}, {**SIZES["limits"], GPU: "1000m"})
     assert resize_errors(old, new) == []
@@ -434,7 +434,7 @@ def test_shells_are_added() -> None:
         ([shell("main")], [("[0].name", 'Duplicate value: "main"')]),
         ([shell("init")], [("[0].name", 'Duplicate value: "init"')]),
         ([shell(), shell()], [("[1].name", 'Duplicate value: "shell"')]),
-        # Another ephemeral container is no target.
+        # Another ephemeral container cannot be the target.
         (
             [shell("a"), shell("b", targetContainerName="a")],
             [("[1].targetContainerName", 'Not found: "a"')],

@@ -169,6 +169,15 @@ def test_proxy_is_used_except_for_loopback(kubeconfig, monkeypatch):
     assert load(kubeconfig({"server": "https://127.0.0.1:1"})).server.proxy is None
 
 
+def test_proxy_of_the_kubeconfig_comes_first(kubeconfig, monkeypatch):
+    cluster = {"server": "https://h", "proxy-url": "http://own:1"}
+    assert load(kubeconfig(cluster)).server.proxy == "http://own:1"
+    monkeypatch.setenv("https_proxy", "http://proxy:1")
+    assert load(kubeconfig(cluster)).server.proxy == "http://own:1"
+    monkeypatch.setenv("no_proxy", "h")
+    assert load(kubeconfig(cluster)).server.proxy is None
+
+
 @pytest.mark.parametrize(
     ("proxy", "url"), [("proxy:1", "http://proxy:1"), ("https://proxy", "https://proxy")]
 )

@@ -96,7 +96,7 @@ def test_lease_counts_until_it_expires(spec, age):
 
 @pytest.mark.parametrize("lease", [{}, {"spec": None}, {"metadata": None, "spec": {}}])
 @pytest.mark.parametrize("as_nodes", [True, False])
-def test_lease_without_a_time_belongs_to_nobody(lease, as_nodes):
+def test_lease_without_a_time_has_no_holder(lease, as_nodes):
     """At most 100 leases are read, in the order of their names."""
     api = Api(lease)
     names = [f"n-{number:03}" for number in reversed(range(101))]
