@@ -175,6 +175,8 @@ def _get(root: dict[str, Any], path: str) -> Any:
 def _add(root: dict[str, Any], path: str, value: Any) -> None:
     at, key = _parent(root, path)
     if isinstance(at, list):
+        if key > len(at):
+            raise IndexError(f"index {key} is out of range")
         at.insert(key, value)
     else:
         at[key] = value

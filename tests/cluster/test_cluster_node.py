@@ -670,6 +670,26 @@ def test_shutdown_fails_pods_and_rejects_new_ones(world: World) -> None:
     assert world.leases.uids == {} and len(world.all("nodes")) == 1
 
 
+def test_shutdown_is_in_the_status_when_the_node_has_left(world: World) -> None:
+    node = world.join()
+    world.run("train")
+    node.leave("shutdown")
+    ready = world.condition()
+    assert (ready["status"], ready["message"]) == ("False", "node is shutting down")
+    world.settle()
+    assert world.status("train")["reason"] == "Terminated"
+
+
+@pytest.mark.parametrize("how", ["delete", "keep", "shutdown"])
+def test_node_that_has_left_does_nothing_when_it_leaves_again(world: World, how: Any) -> None:
+    node = world.join()
+    node.leave("keep")
+    world.requests.clear()
+    node.leave(how)
+    world.settle()
+    assert world.requests == [] and len(world.all("nodes")) == 1
+
+
 def test_node_without_permission_for_its_node_leaves_with_one_warning(world: World) -> None:
     node = world.join()
     everything = [Permission("", "pods", verb) for verb in ("create", "get", "list", "delete")]

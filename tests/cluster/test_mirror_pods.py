@@ -43,6 +43,8 @@ def test_static_pod_gets_a_mirror_pod(world: World, kubelet: InMemoryKubelet) ->
     uid = kubelet.admit(manifest()).uid
     world.settle()
     found = world.pod("static-n")
+    sent = [(method, path) for method, path, _ in world.requests if path.startswith(PODS)]
+    assert sent == [("POST", PODS), ("PATCH", f"{PODS}/static-n/status")]
     assert found["metadata"]["annotations"] == {
         "kubernetes.io/config.source": "file",
         "kubernetes.io/config.seen": "2027-01-15T08:00:00Z",
