@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from devicemanager.driver import Device, DriverResources, Pool, Taint, Version
 from devicemanager.driver.slices import (
+    Changes,
     comparable,
     lost_fields,
     plan,
@@ -106,6 +107,14 @@ def test_unchanged_slices_are_not_written():
     assert not plan({"p": specs_}, existing)
 
 
+def test_changes_of_any_kind_are_changes():
+    slice_ = stored(*wanted("a"), "x")
+    assert not Changes()
+    assert Changes(replaced=[slice_])
+    assert Changes(created=[(0, slice_["spec"])])
+    assert Changes(deleted=[slice_])
+
+
 def test_time_of_a_taint_is_ignored():
     one, other = wanted("a"), wanted("a")
     one[0]["devices"][0]["taints"] = [{"key": "k"}]
@@ -165,8 +174,7 @@ def applied(changes, existing):
         if each["metadata"]["name"] not in gone
     ]
     new = [
-        {"metadata": {"name": f"new-{next(NUMBERS)}"}, "spec": spec}
-        for _, spec in changes.created
+        {"metadata": {"name": f"new-{next(NUMBERS)}"}, "spec": spec} for _, spec in changes.created
     ]
     return kept + new
 

@@ -271,6 +271,43 @@ def test_container_names_the_resources_whose_resize_restarts_it() -> None:
         assert container.restarts_on_resize == expected
 
 
+def test_longest_names_are_valid() -> None:
+    name, namespace, uid, main = "a" * 253, "b" * 63, "u" * 253, "c" * 63
+    pod = parse(
+        manifest(
+            metadata={"name": name, "namespace": namespace, "uid": uid},
+            spec={"containers": [{"name": main, "image": "i"}]},
+        )
+    )
+    assert (pod.name, pod.namespace, pod.uid, pod.containers[0].name) == (
+        name,
+        namespace,
+        uid,
+        main,
+    )
+
+
+def test_each_field_of_resources_is_checked_under_its_name() -> None:
+    for field in ("limits", "requests"):
+        at = f"spec.containers[0].resources.{field}"
+        for value, line in [
+            ({"cpu": -1}, f'{at}[cpu]: Invalid value: "-1": must be greater than or equal to 0'),
+            ([], f"{at}: must be a mapping of resource names to quantities, not a list"),
+            ({7: 1}, f"{at}[the number 7]: must be a resource name, not the number 7"),
+            ({"cpu": []}, f"{at}[cpu]: must be a quantity, not a list"),
+            (
+                {"gpu": 1},
+                f'{at}[gpu]: Invalid value: "gpu": must be a standard resource for containers',
+            ),
+        ]:
+            assert line_of(with_resources(**{field: value})) == line
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
+def test_missing_file_is_named_by_its_suffix(suffix: str) -> None:
+    assert line_of(f"no: such{suffix}") == f"no: such{suffix}: No such file or directory"
+
+
 def test_empty_namespace_is_the_default() -> None:
     for namespace in ("", None):
         assert parse(with_metadata(name="a", namespace=namespace)).namespace == "default"
