@@ -15,6 +15,7 @@ from devicemanager.driver.slices import (
     pools_of,
     specs,
     tainted,
+    without_taint,
 )
 
 DRIVER, NODE = "gpu.vendor.com", "node-1"
@@ -234,3 +235,23 @@ def test_device_with_the_maximum_number_of_taints_gets_no_other():
     pool = tainted("d.com", "p", Pool([full, "other"]), {("p", "full"), ("p", "other")})
     assert [len(device.taints) for device in pool.devices] == [16, 1]
     assert tainted("d.com", "q", Pool(["other"]), {("p", "other")}) == Pool(["other"])
+
+
+def test_only_the_taint_of_unhealthy_devices_is_removed():
+    own = Taint(key="own")
+    pool = tainted("d.com", "p", Pool([Device("a", taints=[own]), "b"]), {("p", "a"), ("p", "b")})
+    [spec] = specs("d.com", NODE, "p", pool)
+    [plain] = specs("d.com", NODE, "p", Pool([Device("a", taints=[own]), "b"]))
+    assert [len(each["taints"]) for each in spec["devices"]] == [2, 1]
+    assert without_taint("d.com", spec) == plain
+    assert without_taint("other.com", spec) == spec
+    counters = {"sharedCounters": []}
+    assert without_taint("d.com", counters) == counters
+
+
+def test_lost_fields_of_other_types():
+    assert lost_fields({"a": {"b": 1}}, {"a": 1}) == ["spec.a"]
+    assert lost_fields({"a": 1, "b": [1]}, {"b": [1, 2]}) == ["spec.a"]
+    assert lost_fields({"b": [1]}, {"b": []}) == ["spec.b"]
+    assert lost_fields({"b": []}, {"b": None}) == []
+    assert lost_fields({"b": [{"c": 1}, {"c": 2}]}, {"b": [{}, {"c": 2}]}) == ["spec.b[0].c"]
