@@ -196,6 +196,29 @@ def test_each_released_version_is_accepted(tmp_path: Path, version: str) -> None
     assert [*load_spec(path).devices] == ["a"]
 
 
+def test_version_can_have_the_prefix_v(write: Write) -> None:
+    assert load_spec(write("a.json", changed(cdiVersion="v0.6.0"))).version == "v0.6.0"
+    with pytest.raises(CdiSpecError, match=r'unknown cdiVersion "x0.6.0": use 0.1.0 to 1.1.0'):
+        load_spec(write("a.json", changed(cdiVersion="x0.6.0")))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"],
+)
+def test_each_hook_of_the_specification_is_accepted(write: Write, name: str) -> None:
+    path = write("a.json", edits(hooks=[{"hookName": name, "path": "/x"}]))
+    (hook,) = load_spec(path).edits.hooks
+    assert hook == CdiHook(name, "/x", (), (), None)
+
+
+@pytest.mark.parametrize("kind", ["b", "c", "u", "p"])
+def test_each_type_of_a_device_node_is_accepted(write: Write, kind: str) -> None:
+    path = write("a.json", edits(deviceNodes=[{"path": "/x", "type": kind}]))
+    (node,) = load_spec(path).edits.device_nodes
+    assert node.type == kind
+
+
 def edits(**fields: Any) -> dict[str, Any]:
     return changed(containerEdits=fields)
 

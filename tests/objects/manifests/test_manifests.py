@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from devicemanager.core.pods import Container, Pod
 from devicemanager.objects.manifests import ManifestError, document, parse, stable_uid
 from devicemanager.objects.manifests.documents import MAX_SIZE, load_documents
+from devicemanager.objects.manifests.errors import FieldError, UnknownField
 from devicemanager.objects.manifests.fields import CONTAINER, POD_SPEC
 
 LABEL = (
@@ -271,6 +272,13 @@ def test_container_names_the_resources_whose_resize_restarts_it() -> None:
         assert container.restarts_on_resize == expected
 
 
+def test_path_of_an_error_has_dots_only_before_names() -> None:
+    for field, path in (("name", "a[0].name"), ("[key]", "a[0][key]"), ("", "a[0]")):
+        error = FieldError(field, "text").under("a[0]")
+        assert (error.field, error.text, str(error)) == (path, "text", f"{path}: text")
+    assert isinstance(UnknownField("x", "").under("a"), UnknownField)
+
+
 def test_longest_names_are_valid() -> None:
     name, namespace, uid, main = "a" * 253, "b" * 63, "u" * 253, "c" * 63
     pod = parse(
@@ -301,6 +309,38 @@ def test_each_field_of_resources_is_checked_under_its_name() -> None:
             ),
         ]:
             assert line_of(with_resources(**{field: value})) == line
+
+
+@pytest.mark.parametrize(
+    ("name", "overcommits"),
+    [
+        ("cpu", True),
+        ("memory", True),
+        ("ephemeral-storage", True),
+        ("example.kubernetes.io/amount", True),
+        ("hugepages-2Mi", False),
+        ("vendor.com/gpu", False),
+    ],
+)
+def test_only_some_requests_may_be_lower_than_their_limit(name: str, overcommits: bool) -> None:
+    at = "spec.containers[0].resources"
+    lower = with_resources(limits={name: 2}, requests={name: 1})
+    higher = line_of(with_resources(limits={name: 2}, requests={name: 3}))
+    alone = with_resources(requests={name: 1})
+    parse(with_resources(limits={name: 2}, requests={name: 2}))
+    if overcommits:
+        parse(lower)
+        parse(alone)
+        text = f"must be less than or equal to {name} limit of 2"
+        assert higher == f'{at}.requests: Invalid value: "3": {text}'
+    else:
+        text = f"must be equal to {name} limit of 2"
+        assert line_of(lower) == f'{at}.requests: Invalid value: "1": {text}'
+        assert higher == f'{at}.requests: Invalid value: "3": {text}'
+        assert line_of(alone) == (
+            f"{at}.limits: Required value: Limit must be set for non overcommitable resources: "
+            f"add {name}"
+        )
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
