@@ -1,5 +1,6 @@
 """Parts of the framework without sockets: names of files, requests, old health, settings."""
 
+import json
 import logging
 import os
 from pathlib import Path
@@ -7,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from devicemanager.client.errors import NotFound, Unavailable
-from devicemanager.driver import Driver, boot
+from devicemanager.driver import DeviceSpec, Driver, Mount, boot
 from devicemanager.driver.api import ResourceApi
+from devicemanager.driver.cdi import CdiFiles, container_edits
 from devicemanager.driver.files import write_atomically, write_files
 from devicemanager.driver.health import health_message, without_old
 from devicemanager.driver.paths import DriverPaths, in_kubelet_directory
 from devicemanager.driver.services import Report
 from devicemanager.driver.settings import DriverSettings, driver_paths
-from devicemanager.driver.values import DeviceHealth
+from devicemanager.driver.values import AllocatedDevice, DeviceHealth
 from devicemanager.plugin.errors import ConfigurationError
 from podresources.errors import SocketPathError
 
@@ -246,6 +248,60 @@ def test_boot_id_is_that_of_this_host_or_empty(monkeypatch):
     assert boot.boot_id() == Path("/proc/sys/kernel/random/boot_id").read_text().strip() != ""
     monkeypatch.setattr(boot, "_BOOT_ID", Path("/nowhere"))
     assert boot.boot_id() == ""
+
+
+@pytest.mark.parametrize(
+    ("edits", "version"),
+    [
+        ({"env": ["A=1"]}, "0.3.0"),
+        ({"mounts": [{"hostPath": "/a", "containerPath": "/b"}]}, "0.3.0"),
+        ({"deviceNodes": [{"path": "/dev/x"}]}, "0.3.0"),
+        ({"deviceNodes": [{"path": "/dev/x"}, {"path": "/y", "hostPath": "/z"}]}, "0.5.0"),
+        ({"additionalGids": [1]}, "0.7.0"),
+        ({"intelRdt": {"closID": "gold"}}, "0.7.0"),
+        ({"netDevices": [{"hostInterfaceName": "a", "name": "b"}]}, "1.1.0"),
+    ],
+)
+def test_cdi_file_has_the_oldest_version_with_its_fields(tmp_path, edits, version):
+    files = CdiFiles(tmp_path, DRIVER)
+    plain = {"env": ["B=1"]}
+    for order in ({"a": edits, "b": plain, "c": {}}, {"b": plain, "a": edits}):
+        [(path, text)] = files.contents("u1", order).items()
+        content = json.loads(text)
+        assert path == tmp_path / "k8s.gpu.vendor.com-claim_u1.json" == files.path("u1")
+        assert (content["cdiVersion"], content["kind"]) == (version, "k8s.gpu.vendor.com/claim")
+        assert {each["name"]: each["containerEdits"] for each in content["devices"]} == {
+            "a": edits,
+            "b": plain,
+        }
+    assert files.id("a") == "k8s.gpu.vendor.com/claim=a"
+    assert files.contents("u1", {"c": {}}) == {}
+
+
+def test_edits_of_a_prepared_device():
+    device = AllocatedDevice(request="r", pool="p", device="d")
+    prepared = device.prepared(
+        envs={"A": "1"},
+        devices=["/dev/x", DeviceSpec(container_path="/y", host_path="/z", permissions="r")],
+        mounts=[
+            Mount(host_path="/h", container_path="/c", read_only=True),
+            Mount(host_path="/i", container_path="/d"),
+        ],
+        edits={"env": ["B=2"], "hooks": [{"hookName": "poststop", "path": "/x"}], "mounts": []},
+    )
+    assert container_edits(prepared) == {
+        "env": ["A=1", "B=2"],
+        "deviceNodes": [
+            {"path": "/dev/x", "permissions": "rw"},
+            {"path": "/y", "permissions": "r", "hostPath": "/z"},
+        ],
+        "mounts": [
+            {"hostPath": "/h", "containerPath": "/c", "options": ["rbind", "ro"]},
+            {"hostPath": "/i", "containerPath": "/d", "options": ["rbind", "rw"]},
+        ],
+        "hooks": [{"hookName": "poststop", "path": "/x"}],
+    }
+    assert container_edits(device.prepared()) == {}
 
 
 def test_errors_are_logged_by_default(caplog):

@@ -745,3 +745,51 @@ def test_errors_have_the_texts_of_the_api_server(
     assert (error.reason, str(error), error.declared) == (reason, text, False)
     (marked,) = errors.declared([error])
     assert (marked.reason, str(marked), marked.declared) == (reason, text, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bad", "error"),
+    [
+        ("bools", True, None, ""),
+        ("ints", 1, None, ""),
+        ("strings", "x", "x" * 65, "Too long: may not be more than 64 bytes"),
+        (
+            "versions",
+            "1.2.3",
+            "1.2",
+            'Invalid value: "1.2": must be a string compatible with semver.org spec 2.0.0',
+        ),
+    ],
+)
+def test_list_of_values_of_an_attribute(name: str, value: object, bad: object, error: str) -> None:
+    at = "spec.devices[0].attributes[a]"
+    assert errors_of(device_with_attribute(**{name: [value]})) == []
+    if error:
+        found = errors_of(device_with_attribute(**{name: [value, bad]}))
+        assert found == [f"{at}.{name}[1]: {error}"]
+    assert errors_of(device_with_attribute(**{name: []})) == [
+        f"{at}.{name}: Invalid value: []: must not be empty if specified"
+    ]
+    # A value of a list counts as a value, and a device with a list is special.
+    both = errors_of(device_with_attribute(**{name: [value], "int": 1}))
+    choices = "`int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`"
+    order = ("int", name)
+    assert both == [
+        f'{at}: Invalid value: "{{{", ".join(order)}}}": must specify exactly one of: {choices}'
+    ]
+    assert errors_of(device_with_attribute()) == [
+        f'{at}: Invalid value: "": must specify one of: {choices}'
+    ]
+    many = {"many": {name: [value] * 48}}
+    assert errors_of(slice_(devices=[{"name": "d", "attributes": many}])) == []
+    many["one"] = {"int": 1}
+    assert errors_of(slice_(devices=[{"name": "d", "attributes": many}])) == [
+        "spec.devices[0]: Invalid value: 49: the total number of attribute values must not exceed "
+        "48"
+    ]
+    devices = [{"name": f"d{each}"} for each in range(64)]
+    special = {"name": "special", "attributes": {"a": {name: [value]}}}
+    assert errors_of(slice_(devices=[*devices[:63], special])) == []
+    assert errors_of(slice_(devices=[*devices, special])) == [
+        "spec.devices: Too many: 65: must have at most 64 items"
+    ]

@@ -732,6 +732,14 @@ def test_values_are_counted_after_aliases_are_expanded(text: str, nodes: int) ->
         load_documents(text, max_nodes=nodes - 1)
 
 
+def test_only_merge_keys_may_be_repeated() -> None:
+    text = "x: &x {a: 1}\ny: &y {b: 2}\nz: {<<: *x, <<: *y}\n"
+    (found,) = load_documents(text)
+    assert isinstance(found, dict) and set(found["z"]) <= {"a", "b"} and found["z"]
+    with pytest.raises(ManifestError, match=r'^line 1: key "b" already set in map$'):
+        load_documents("{a: {b: 1}, c: {b: 1, b: 1}}")
+
+
 def test_text_may_have_the_largest_size() -> None:
     assert load_documents("a: 1", max_size=4) == [{"a": 1}]
     with pytest.raises(ManifestError, match=r"^too much$"):

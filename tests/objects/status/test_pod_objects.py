@@ -183,6 +183,29 @@ def test_status_of_a_container_has_these_fields() -> None:
     }
 
 
+def test_statuses_of_containers_are_listed_by_kind() -> None:
+    fields = {
+        "init_containers": "initContainerStatuses",
+        "containers": "containerStatuses",
+        "ephemeral_containers": "ephemeralContainerStatuses",
+    }
+    entries = {
+        field: (entry(ContainerStatus(ContainerName(field), Running(1.0))),) for field in fields
+    }
+    made = status_object(UID, pod_status(**entries), now=1.0)
+    assert {field: made[name][0]["name"] for field, name in fields.items()} == {
+        field: field for field in fields
+    }
+    ids = {container_id(UID, ContainerName(field), 0) for field in fields}
+    assert {made[name][0]["containerID"] for name in fields.values()} == ids
+    assert set(container_statuses_of(made)) == set(fields)
+    resources = status_object(UID, pod_status(**entries), now=1.0, with_resources=True)
+    assert [resources[name][0]["resources"] for name in fields.values()] == [{}, {}, {}]
+    for field, name in fields.items():
+        one = status_object(UID, pod_status(**{"containers": (), field: entries[field]}), now=1.0)
+        assert set(one) == {"phase", "qosClass", name}
+
+
 def test_status_without_addresses_has_none() -> None:
     status = pod_status(conditions=(Condition(ConditionType.READY, True),))
     assert set(status_object(UID, status, now=1.0)) == {"phase", "qosClass", "conditions"}
