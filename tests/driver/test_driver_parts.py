@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from devicemanager.driver.api import ResourceApi
 from devicemanager.driver.cdi import CdiFiles, container_edits
 from devicemanager.driver.files import write_atomically, write_files
 from devicemanager.driver.health import health_message, without_old
+from devicemanager.driver.keeping import SocketKeeper
 from devicemanager.driver.paths import DriverPaths, in_kubelet_directory
 from devicemanager.driver.services import Report
 from devicemanager.driver.settings import DriverSettings, driver_paths
 from devicemanager.driver.values import AllocatedDevice, DeviceHealth
 from devicemanager.plugin.errors import ConfigurationError
+from devicemanager.plugin.settings import PluginSettings
 from podresources.errors import SocketPathError
 
 DRIVER = "gpu.vendor.com"
@@ -321,3 +324,56 @@ def test_errors_are_logged_by_default(caplog):
     )
     with pytest.raises(NotImplementedError):
         driver.health()
+
+
+class _Sockets:
+    """Sockets of a driver that note what happens, and cannot be served at first."""
+
+    driver = DRIVER
+
+    def __init__(self):
+        self.done = []
+        self.reachable = False
+
+    def are_reachable(self):
+        return self.reachable
+
+    def start(self):
+        self.done.append("start")
+        self.reachable = True
+
+    def stop(self):
+        self.done.append("stop")
+        self.reachable = False
+
+
+def test_sockets_are_served_in_the_kubelets_directory_and_again(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    directory, sockets = tmp_path / "registry", _Sockets()
+    keeper = SocketKeeper(sockets, directory, threading.Event())
+    for _ in range(2):
+        keeper._step()
+    waiting = f"{DRIVER}: waiting for a kubelet: there is no {directory}"
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("WARNING", waiting)
+    ]
+    assert sockets.done == []
+    directory.mkdir()
+    for _ in range(2):
+        keeper._step()
+    assert sockets.done == ["stop", "start"]
+    sockets.reachable = False
+    keeper._step()
+    assert sockets.done == ["stop", "start"] * 2
+    caplog.clear()
+    for text in ("a", "a", "b"):
+        assert keeper._cannot_serve(OSError(text)) == PluginSettings().register_backoff
+    assert [each.getMessage() for each in caplog.records] == [
+        f"{DRIVER}: cannot serve: {text}" for text in "ab"
+    ]
+    # After it was served, the same problem is logged again.
+    keeper._serve("test")
+    keeper._cannot_serve(OSError("b"))
+    assert caplog.records[-1].getMessage() == f"{DRIVER}: cannot serve: b"
+    keeper.stop()
+    assert sockets.done[-1] == "stop"

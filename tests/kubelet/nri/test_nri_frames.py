@@ -19,6 +19,7 @@ from devicemanager.kubelet.nri.frames import (
     Message,
     encode,
 )
+from devicemanager.kubelet.nri.plugins import NriPlugin
 from protos import nri_v1alpha1 as nri
 from protos import ttrpc
 
@@ -134,3 +135,14 @@ def test_call_of_a_plugin_is_answered_with_a_status(
     status = ttrpc.Response.FromString(answer.payload).status
     assert status.code == code
     assert status.message == text if text is not None else status.message
+
+
+def test_plugin_without_an_event_mask_gets_all_events() -> None:
+    events = range(1, 20)
+    plugin = NriPlugin(None)  # type: ignore[arg-type]
+    assert all(plugin.wants(each) for each in events)
+    assert not plugin.registered.is_set()
+    plugin.index, plugin.base = "00", "cpu"
+    assert plugin.name == "00-cpu"
+    plugin.events = 1 << (3 - 1) | 1 << (1 - 1)
+    assert [each for each in events if plugin.wants(each)] == [1, 3]

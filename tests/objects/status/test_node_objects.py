@@ -87,6 +87,7 @@ def test_node_status_keeps_transition_time_of_unchanged_conditions() -> None:
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
         "nodeInfo": INFO.as_object(),
     }
+    assert status(False, 1.0)["conditions"] == [{**first["conditions"][0], "status": "False"}]  # type: ignore[index]
     assert times(status(True, 2.0, first)) == ["02", "01"]
     assert times(status(False, 2.0, first)) == ["02", "02"]
 
