@@ -1,5 +1,6 @@
 """Parts of the framework without sockets: names of files, requests, old health, settings."""
 
+import inspect
 import json
 import logging
 import os
@@ -9,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from devicemanager.client.errors import NotFound, Unavailable
-from devicemanager.driver import DeviceSpec, Driver, Mount, boot
+from devicemanager.driver import (
+    Claim,
+    Device,
+    DeviceSpec,
+    Driver,
+    Mount,
+    Pool,
+    Taint,
+    Version,
+    boot,
+)
 from devicemanager.driver.api import ResourceApi
 from devicemanager.driver.cdi import CdiFiles, container_edits
 from devicemanager.driver.files import write_atomically, write_files
@@ -377,3 +388,20 @@ def test_sockets_are_served_in_the_kubelets_directory_and_again(tmp_path, caplog
     assert caplog.records[-1].getMessage() == f"{DRIVER}: cannot serve: b"
     keeper.stop()
     assert sockets.done[-1] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("kind", "positional"),
+    [
+        (Device, ["name"]),
+        (Pool, ["devices"]),
+        (Version, ["text"]),
+        (Taint, []),
+        (AllocatedDevice, []),
+        (Claim, []),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_optional_values_are_given_by_name(kind, positional):
+    parameters = inspect.signature(kind).parameters.values()
+    assert [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY] == positional

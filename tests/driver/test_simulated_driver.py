@@ -225,6 +225,9 @@ def test_stop_removes_the_sockets_and_waits(make):
     driver = make(faults=DriverFaults(stop_delay=0.01))
     driver.stop()
     assert not driver.sockets.service_socket.exists()
+    # A driver that has stopped does not wait once more.
+    driver.faults = DriverFaults(stop_delay=3600.0)
+    driver.stop()
     assert not driver.sockets.registration_socket.exists()
     driver.stop()  # idempotent
 

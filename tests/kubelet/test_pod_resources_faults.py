@@ -10,7 +10,8 @@ from google.protobuf.message import Message
 from devicemanager.faults import FaultRegistry
 from devicemanager.faults.registry import as_fault
 from devicemanager.io.clock import ManualClock
-from devicemanager.kubelet.pod_resources import FaultyResponses, prepare
+from devicemanager.kubelet.pod_resources import FaultyResponses, api_profile, prepare
+from devicemanager.kubelet.settings import Settings
 from podresources.profile import Profile
 from podresources.service import RATE_LIMIT_TEXT, Method, Rejection
 from tests.timing import wait_until
@@ -94,3 +95,27 @@ def test_only_stale_responses_need_data() -> None:
     assert methods[LIST].answer(b"") == b""
     for line in ("fail-pod-resources", "limit-pod-resources", "empty-pod-resources", "restart"):
         assert prepare(as_fault(line, {}), None, Profile()) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "exists", "disabled"),
+    [
+        ("1.20", {}, False, ""),
+        ("1.22", {}, True, "Pod Resources API GetAllocatableResources disabled"),
+        ("1.22", {"KubeletPodResourcesGetAllocatable": True}, True, ""),
+        ("1.23", {}, True, ""),
+        (
+            "1.27",
+            {"KubeletPodResourcesGetAllocatable": False},
+            True,
+            "PodResources API GetAllocatableResources disabled",
+        ),
+        ("1.37", {}, True, ""),
+    ],
+)
+def test_allocatable_resources_are_offered_by_version_and_gate(
+    version: str, gates: dict[str, bool], exists: bool, disabled: str
+) -> None:
+    profile = api_profile(Settings(kubelet_version=version, feature_gates=gates))
+    assert profile.has_get_allocatable is exists
+    assert profile.get_allocatable_disabled == disabled

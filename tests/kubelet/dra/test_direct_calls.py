@@ -14,6 +14,7 @@ from devicemanager.core.dra.model import PreparedDevice, PrepareResult, Unprepar
 from devicemanager.kubelet.dra.allocation import template_names
 from devicemanager.kubelet.dra.api_claims import ApiClaims
 from devicemanager.kubelet.dra.direct import call_driver
+from tests.kubelet.dra.objects import claim
 
 DRIVER = "gpu.example.com"
 
@@ -52,6 +53,19 @@ def test_unprepared_claims_have_no_devices() -> None:
     manager = Manager({"u": UnprepareResult("busy")})
     found = call_driver(manager, Operation.UNPREPARE, DRIVER, ["a"], None)  # type: ignore[arg-type]
     assert (found["u"].error, found["u"].devices) == ("busy", ())
+
+
+def test_kubelet_calls_its_driver(node: Any) -> None:
+    kubelet = node.kubelet
+    with pytest.raises(RequestError, match=r"^DRA driver gpu.example.com is not registered$"):
+        kubelet.prepare_claims(DRIVER, ["gpu"])
+    driver = node.driver()
+    kubelet.resource_claims.load(claim("gpu", "gpu-0"))
+    found = kubelet.prepare_claims(DRIVER, ["gpu"])
+    assert [each.device for each in found["uid-gpu"].devices] == ["gpu-0"]
+    assert driver.prepared == {"uid-gpu": ("gpu-0",)}
+    assert kubelet.unprepare_claims(DRIVER, ["gpu"])["uid-gpu"].error == ""
+    assert driver.prepared == {}
 
 
 @pytest.mark.parametrize("name", ["", "/", "ml/", "/a"])

@@ -1,5 +1,8 @@
 """A container's settings from plugins with and without a response."""
 
+import subprocess
+from pathlib import Path
+
 import attrs
 import pytest
 
@@ -7,9 +10,11 @@ from devicemanager.core import runoptions
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.core.runoptions import ContainerSettings
+from devicemanager.kubelet import container_runs
 from devicemanager.kubelet.pods.options import CdiRules, merged_options
 from devicemanager.kubelet.settings import Settings
 from devicemanager.kubelet.wire.settings import settings_to_bytes
+from devicemanager.sandbox.bundling import Bundle
 
 SAYS, SILENT = ResourceName("a.com/says"), ResourceName("b.com/silent")
 SETTINGS = ContainerSettings(envs={"A": "1"})
@@ -129,3 +134,23 @@ def test_longest_annotation_name_is_valid() -> None:
     for number, is_valid in ((longest, True), (longest + 1, False)):
         problem = CdiRules(annotates=True).problem(options, PodUid("u" * number), MAIN)
         assert (problem == "") is is_valid
+
+
+def test_output_of_a_command_begins_with_the_notes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls: list[object] = []
+
+    def run(made: Bundle, *arguments: object, **options: object) -> object:
+        calls.append((made.notes, arguments, options))
+        return subprocess.CompletedProcess(["sandbox"], 3, "out", "err")
+
+    monkeypatch.setattr(container_runs, "run", run)
+    card = runoptions.NetworkInterface("eth42", "net0")
+    options = attrs.evolve(runoptions.RunOptions(), network_interfaces=(card,))
+    done = container_runs.run_with_options(options, ("a", "b"), tmp_path, "crun", 7.0)
+    note = "network interface eth42 is left out: only root can move it"
+    assert (done.args, done.returncode, done.stdout) == (["a", "b"], 3, "out")
+    assert done.stderr == f"{note}\nerr"
+    expected = {"capture_output": True, "text": True, "timeout": 7.0}
+    assert calls == [((note,), ("crun",), expected)]

@@ -87,6 +87,10 @@ def test_type_of_a_client_object_is_its_version(version: str) -> None:
     }
     with pytest.raises(ManifestError, match=r"^expected a ResourceClaim, not V1Pod$"):
         read_resource_claims(client.V1Pod())
+    with pytest.raises(
+        ManifestError, match=r"^ApiClient is not an object|^cannot convert ApiClient"
+    ):
+        read_resource_claims(client.ApiClient())
 
 
 @pytest.mark.parametrize(
