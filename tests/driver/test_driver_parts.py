@@ -20,6 +20,7 @@ from devicemanager.driver import (
     Taint,
     Version,
     boot,
+    serve,
 )
 from devicemanager.driver.api import ResourceApi
 from devicemanager.driver.cdi import CdiFiles, container_edits
@@ -207,7 +208,7 @@ def test_owner_of_the_slices_is_the_node():
     assert client.requests == [("GET", "/api/v1/nodes/node-1", None, None)]
 
 
-def test_missing_objects_are_no_errors():
+def test_missing_objects_are_ignored():
     client = _Client(answer=NotFound(404, "NotFound", "no", "GET", "/"))
     client.wait, client.is_closing = lambda seconds: True, False
     api = ResourceApi(client, DRIVER, "node-1")
@@ -405,3 +406,12 @@ def test_sockets_are_served_in_the_kubelets_directory_and_again(tmp_path, caplog
 def test_optional_values_are_given_by_name(kind, positional):
     parameters = inspect.signature(kind).parameters.values()
     assert [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY] == positional
+
+
+def test_arguments_of_serve_are_the_settings_with_their_defaults():
+    _, _, *others = inspect.signature(serve).parameters.values()
+    settings = inspect.signature(DriverSettings).parameters
+    assert {each.name: each.default for each in others} == {
+        each.name: settings[each.name].default for each in others
+    }
+    assert all(each.kind is each.KEYWORD_ONLY for each in others)

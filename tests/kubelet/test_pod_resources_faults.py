@@ -65,7 +65,7 @@ def test_empty_response_has_no_bytes() -> None:
     assert case.call() == b"" and case.requests == []
 
 
-def test_fault_of_one_method_spares_the_others() -> None:
+def test_fault_of_one_method_does_not_affect_others() -> None:
     case = Case("empty-pod-resources:method=Get")
     assert case.call() == b"answered"
     assert case.call("/v1.PodResourcesLister/Get") == b""

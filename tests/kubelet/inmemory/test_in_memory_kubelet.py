@@ -569,7 +569,7 @@ def test_injected_failures_of_a_driver_end() -> None:
     assert node.pod("uid-one").phase == "Succeeded" and node.held_claims("uid-one") == ()
 
 
-def test_driver_fails_until_it_is_told_otherwise() -> None:
+def test_driver_fails_until_its_fault_ends() -> None:
     node = dra_node()
     node.fail_prepare(dra_objects.DRIVER)
     node.admit(with_claim("one", "a-0"))

@@ -57,7 +57,7 @@ def test_resize_that_fits_is_started_and_completed() -> None:
     assert record_of(node, "a").status(MAIN).restart_count == 0
 
 
-def test_update_without_a_change_of_resources_is_no_resize() -> None:
+def test_update_without_a_change_of_resources_starts_nothing() -> None:
     node = node_with(pod("a"))
     node.workers.update(attrs.evolve(pod("a"), termination_grace_period=7), 2)
     assert texts(node) == [] and record_of(node, "a").resize is None
@@ -165,8 +165,8 @@ def test_resize_that_waits_is_in_progress_until_it_is_completed() -> None:
     # Nothing is in progress now.
     node.workers.complete_resize("a")
     assert texts(node).count("pod default/a: resize completed") == 1
-    with pytest.raises(RequestError, match=r"^no pod has the UID 'nobody'"):
-        node.workers.complete_resize("nobody")
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'unknown'"):
+        node.workers.complete_resize("unknown")
 
 
 def test_resize_of_an_ended_pod_is_not_completed() -> None:

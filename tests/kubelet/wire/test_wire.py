@@ -185,7 +185,7 @@ def test_unusual_encodings_are_decoded_as_by_protobuf(blob: bytes) -> None:
     assert columns.health == [device.health for device in message.devices]
 
 
-def test_device_whose_first_field_is_no_id_is_decoded_as_by_protobuf() -> None:
+def test_device_that_begins_with_another_field_is_decoded_as_by_protobuf() -> None:
     """Its bytes after the first field can be those of a usual device after the ID."""
     healthy = fields((0x12, b"Healthy"))
     for first in (fields((0x12, b"odd")), fields((0x1A, b"")), fields((0x1A, b"\x0a\x02\x08\x01"))):

@@ -793,3 +793,156 @@ def test_list_of_values_of_an_attribute(name: str, value: object, bad: object, e
     assert errors_of(slice_(devices=[*devices, special])) == [
         "spec.devices: Too many: 65: must have at most 64 items"
     ]
+
+
+def ranged(value: str | None, default: str, **limits: str) -> list[str]:
+    """Return the errors of a capacity with a range, without the path of its policy."""
+    capacity: Object = {"requestPolicy": {"default": default, "validRange": limits}}
+    if value is not None:
+        capacity["value"] = value
+    device = {"name": "d", "allowMultipleAllocations": True, "capacity": {"c": capacity}}
+    start = "spec.devices[0].capacity[c].requestPolicy."
+    return [each.removeprefix(start) for each in errors_of(slice_(devices=[device]))]
+
+
+MOST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("value", "default", "limits", "errors"),
+    [
+        ("8", "2", {"min": "2", "max": "8", "step": "2"}, []),
+        ("8", "8", {"min": "8", "max": "8"}, []),
+        (f"{MOST}", "0", {"min": "0", "max": f"{MOST}", "step": "1"}, []),
+        (
+            f"{MOST + 1}",
+            "0",
+            {"min": "0", "max": f"{MOST + 1}", "step": "1"},
+            [f'validRange.max: Invalid value: "{MOST + 1}": must not be larger than {MOST}'],
+        ),
+        (
+            "8",
+            "0",
+            {"min": "-1", "step": "1"},
+            ['validRange.min: Invalid value: "-1": must be greater than or equal to 0'],
+        ),
+        (
+            "8",
+            "2",
+            {"min": "2", "step": "0"},
+            ['validRange.step: Invalid value: "0": must be greater than zero'],
+        ),
+        (
+            "8",
+            "3",
+            {"min": "2", "max": "7", "step": "2"},
+            [
+                f'validRange.step: Invalid value: "{each}": value is not a multiple of a given '
+                "step (2) from (2)"
+                for each in (3, 7)
+            ],
+        ),
+        (
+            "8",
+            "2",
+            {"min": "2", "step": "7"},
+            [
+                'validRange.step: Invalid value: "7": one step 9 is larger than capacity value: 8',
+            ],
+        ),
+        ("9", "2", {"min": "2", "step": "7"}, []),
+        (
+            "8",
+            "1",
+            {"min": "2"},
+            ['validRange.default: Invalid value: "1": default is less than min: 2'],
+        ),
+        (
+            "8",
+            "5",
+            {"min": "2", "max": "4"},
+            ['validRange.default: Invalid value: "5": default is more than max: 4'],
+        ),
+        (
+            "8",
+            "9",
+            {"min": "9"},
+            ['validRange.min: Invalid value: "9": min is larger than capacity value: 8'],
+        ),
+        (
+            "8",
+            "2",
+            {"min": "2", "max": "9"},
+            ['validRange.max: Invalid value: "9": max is larger than capacity value: 8'],
+        ),
+        (
+            "8",
+            "2",
+            {},
+            ["validRange.min: Required value: required when validRange is defined"],
+        ),
+        (
+            None,
+            "0",
+            {"min": "0", "max": "1"},
+            ['validRange.max: Invalid value: "1": max is larger than capacity value: 0'],
+        ),
+    ],
+)
+def test_limits_of_a_range(
+    value: str | None, default: str, limits: dict[str, str], errors: list[str]
+) -> None:
+    assert ranged(value, default, **limits) == errors
+
+
+@pytest.mark.parametrize(
+    ("values", "default", "errors"),
+    [
+        (["1", "2", "8"], "2", []),
+        (
+            ["1", "9"],
+            "1",
+            ['validValues[1]: Invalid value: "9": option is larger than capacity value: 8'],
+        ),
+        (
+            ["1", "4"],
+            "2",
+            [
+                'validValues: Invalid value: "2": default value is not valid according to the '
+                "requestPolicy"
+            ],
+        ),
+        (
+            ["4", "1"],
+            "1",
+            ['validValues[1]: Invalid value: "1": values must be sorted in ascending order'],
+        ),
+        (["1", "1"], "1", ['validValues[1]: Duplicate value: "1"']),
+    ],
+)
+def test_valid_values_of_a_capacity(values: list[str], default: str, errors: list[str]) -> None:
+    policy = {"default": default, "validValues": values}
+    capacity = {"c": {"value": "8", "requestPolicy": policy}}
+    device = {"name": "d", "allowMultipleAllocations": True, "capacity": capacity}
+    start = "spec.devices[0].capacity[c].requestPolicy."
+    found = [each.removeprefix(start) for each in errors_of(slice_(devices=[device]))]
+    assert found == errors
+    # Without shared allocations, there is no policy.
+    device["allowMultipleAllocations"] = False
+    assert errors_of(slice_(devices=[device])) == [
+        f"{start.removesuffix('.')}: Forbidden: allowMultipleAllocations must be true"
+    ]
+
+
+def test_number_of_valid_values_is_limited() -> None:
+    def found(number: int) -> list[str]:
+        policy = {"default": "1", "validValues": [str(each + 1) for each in range(number)]}
+        capacity = {"c": {"value": "99", "requestPolicy": policy}}
+        device = {"name": "d", "allowMultipleAllocations": True, "capacity": capacity}
+        return [each.partition("validValues: ")[2] for each in errors_of(slice_(devices=[device]))]
+
+    assert found(10) == []
+    assert found(11) == [
+        "Too many: 11: must have at most 10 items",
+        'Invalid value: "1": default value is not valid according to the requestPolicy',
+    ]
