@@ -235,6 +235,7 @@ def test_claim_of_extended_resources_is_listed_for_its_containers():
         ("1.36", [("main", "b.com/gpu", "r1")], ""),
         ("1.36", [("main", "zero/gpu", "r1")], ""),
         ("1.36", [("main", "cpu", "r1")], ""),
+        ("1.36", [("side", "a.com/gpu", "r2"), ("main", "a.com/gpu", "r1")], "1"),
         ("1.36", [("main", "a.com/gpu", "r1"), ("main", "a.com/gpu", "r2")], "12"),
         ("1.34", [("main", "a.com/gpu", "r1"), ("main", "a.com/gpu", "r2")], "1"),
         ("1.36", [("main", CLASS, "r2")], "2"),
@@ -300,13 +301,13 @@ def test_status_has_the_health_of_each_device():
             ContainerClaims(
                 "main",
                 (
-                    ContainerClaim("x", "r"),
-                    ContainerClaim("x", "s"),
-                    ContainerClaim("y"),
-                    ContainerClaim("z"),
                     ContainerClaim("gone"),
                     ContainerClaim("none"),
                     ContainerClaim("unknown"),
+                    ContainerClaim("z"),
+                    ContainerClaim("x", "r"),
+                    ContainerClaim("x", "s"),
+                    ContainerClaim("y"),
                 ),
             ),
             ContainerClaims("idle"),
@@ -355,4 +356,5 @@ def _row(entry: ClaimDeviceHealth) -> ResourceHealth:
 )
 def test_status_of_claims_needs_the_feature(known, shown):
     used = pod((PodClaim("x", "c1"),), "x")
-    assert bool(claims_status(used, CACHE, HealthCache(known), known, 0.0)) is shown
+    found = claims_status(used, CACHE, HealthCache(known), known, 0.0)
+    assert list(found) == (["main"] if shown else [])

@@ -104,6 +104,18 @@ def test_states_of_a_claim_in_the_order_of_prepare():
     ]
 
 
+def test_texts_for_users():
+    assert KEPT == (
+        "prepared before the kubelet restarted: the kubelet calls NodePrepareResources again only "
+        "for a new sandbox"
+    )
+    assert NOT_ALLOCATED == (
+        "the claim is not allocated: the scheduler allocates it, and then reserves it for the pod; "
+        "`devicemanager dra allocate --control DIR`, with the kubelet's --root as DIR, shows why "
+        "it does not fit"
+    )
+
+
 def test_claim_without_a_template_may_have_any_owner():
     assert explained(attrs.evolve(claim(), owner="q-uid"))[0] is ClaimState.NOT_PREPARED
 
@@ -169,10 +181,10 @@ def test_pod_with_a_sandbox_keeps_its_claims_after_a_restart(cache, sandbox, kep
 
 def test_each_entry_of_the_pod_is_explained():
     claims = (
+        PodClaim("missing", template="t"),
+        PodClaim("unneeded", template="t"),
         PodClaim("direct", "c1"),
         PodClaim("made", template="t"),
-        PodClaim("unneeded", template="t"),
-        PodClaim("missing", template="t"),
     )
     used = attrs.evolve(
         pod(),
@@ -181,21 +193,21 @@ def test_each_entry_of_the_pod_is_explained():
         extended=ExtendedClaim("c3"),
     )
     found = explain(used, lambda name: f"no {name}", ClaimCache(), drivers(), rules(), {}, NOTHING)
-    assert [(each.entry, each.claim, each.state, each.text) for each in found[:3]] == [
+    assert [(each.entry, each.claim, each.state, each.text) for each in found[1:]] == [
+        ("unneeded", None, ClaimState.NOT_NEEDED, "no claim is needed"),
         ("direct", "c1", ClaimState.NOT_FOUND, "no c1"),
         ("made", "c2", ClaimState.NOT_FOUND, "no c2"),
-        ("unneeded", None, ClaimState.NOT_NEEDED, "no claim is needed"),
+        ("", "c3", ClaimState.NOT_FOUND, "no c3"),
     ]
-    assert (found[3].entry, found[3].claim, found[3].state) == (
+    assert (found[0].entry, found[0].claim, found[0].state) == (
         "missing",
         None,
         ClaimState.NOT_CREATED,
     )
-    assert found[3].text.endswith(
+    assert found[0].text.endswith(
         'pod "default/p": ResourceClaim not created yet: the claim controller creates it from the '
         "template"
     )
-    assert (found[4].entry, found[4].claim, found[4].text) == ("", "c3", "no c3")
     # Any pod may own the claim of extended resources, but only this pod the one of a template.
     owners = {"c2": "q-uid", "c3": "q-uid"}
     found = explain(
@@ -207,7 +219,7 @@ def test_each_entry_of_the_pod_is_explained():
         {},
         NOTHING,
     )
-    assert [found[number].state for number in (0, 1, 4)] == [
+    assert [each.state for each in found[2:]] == [
         ClaimState.NOT_PREPARED,
         ClaimState.NOT_OWNED,
         ClaimState.NOT_PREPARED,
@@ -383,6 +395,8 @@ def test_owner_is_checked_for_claims_of_templates():
     foreign = attrs.evolve(claim(), owner="q-uid")
     assert [each.state for each in infos((foreign,), (templated,))] == [ClaimState.NOT_OWNED]
     assert [each.state for each in infos((foreign,), (pod(),))] == [ClaimState.NOT_PREPARED]
+    extended = attrs.evolve(pod(), claims=(), extended=ExtendedClaim("c1"))
+    assert [each.state for each in infos((foreign,), (extended,))] == [ClaimState.NOT_PREPARED]
 
 
 def test_claims_are_sorted_and_come_from_all_sources():

@@ -106,7 +106,7 @@ def test_messages_are_shown_since_136(version, message):
 def test_device_that_is_missing_in_the_reports_becomes_unknown(version, kept):
     """The device changes once, after its timeout. Since 1.37 it is then forgotten."""
     cache = made(version)
-    cache.report(GPU, [reported("a", message="m"), reported("b", timeout=90)], 0.0)
+    cache.report(GPU, [reported("b", timeout=90), reported("a", message="m")], 0.0)
     assert cache.report(GPU, [reported("b", timeout=90)], 30.0) == set()
     assert cache.report(GPU, [reported("b", timeout=90)], 31.0) == {A}
     expected = {B: DeviceHealth(Health.HEALTHY, "", 90.0)}
