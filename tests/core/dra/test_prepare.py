@@ -253,6 +253,24 @@ def test_failed_write_of_the_state_fails_the_prepare(before):
     assert len(world.calls()) == (0 if before else 1)
 
 
+@pytest.mark.parametrize("permanent", [True, False])
+def test_permanent_error_stays_permanent(permanent, monkeypatch):
+    world = World(rules("1.37", DRAHandlePermanentDriverFailures=True))
+    world.add(claim())
+    answer = world.answer
+
+    def respond(effect):
+        if isinstance(effect, CallDriver):
+            return {"c1-uid": PrepareResult(error="broken", permanent=permanent)}
+        return answer(effect)
+
+    monkeypatch.setattr(world, "answer", respond)
+    with pytest.raises(DraError) as raised:
+        world.prepare(pod())
+    assert type(raised.value) is (PermanentDraError if permanent else DraError)
+    assert str(raised.value).startswith(f"prepare dynamic resources: {PREPARE} failed ")
+
+
 # -- names, responses and messages -----------------------------------------------------------
 
 
