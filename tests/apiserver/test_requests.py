@@ -5,8 +5,7 @@ import json
 import attrs
 import pytest
 
-from devicemanager.apiserver import store
-from devicemanager.apiserver import errors, list_options
+from devicemanager.apiserver import errors, list_options, store
 from devicemanager.apiserver.authorization import (
     Permission,
     Permissions,
@@ -26,8 +25,8 @@ from devicemanager.apiserver.registry import Registry
 from devicemanager.apiserver.selectors import check_fields, selector
 from devicemanager.apiserver.store import Store
 from devicemanager.apiserver.watch import Watch
-from devicemanager.objects.status import times
 from devicemanager.objects.dra import FieldError
+from devicemanager.objects.status import times
 
 PODS = "/api/v1/namespaces/default/pods"
 

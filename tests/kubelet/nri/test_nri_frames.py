@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 import socket
+import struct
 
 import pytest
 from hypothesis import given
