@@ -244,6 +244,8 @@ def test_only_the_taint_of_unhealthy_devices_is_removed():
     [spec] = specs("d.com", NODE, "p", pool)
     [plain] = specs("d.com", NODE, "p", Pool([Device("a", taints=[own]), "b"]))
     assert [len(each["taints"]) for each in spec["devices"]] == [2, 1]
+    taint = {"key": "d.com/unhealthy", "value": "true", "effect": "NoSchedule"}
+    assert [each["taints"][-1] for each in spec["devices"]] == [taint] * 2
     assert without_taint("d.com", spec) == plain
     assert without_taint("other.com", spec) == spec
     counters = {"sharedCounters": []}

@@ -946,3 +946,9 @@ def test_number_of_valid_values_is_limited() -> None:
         "Too many: 11: must have at most 10 items",
         'Invalid value: "1": default value is not valid according to the requestPolicy',
     ]
+
+
+def test_message_has_each_error_once_and_several_in_brackets() -> None:
+    one, other = errors.required("a"), errors.required("b")
+    assert errors.message([one]) == errors.message([one, one]) == "a: Required value"
+    assert errors.message([one, other, one]) == "[a: Required value, b: Required value]"
