@@ -331,8 +331,8 @@ def test_lag_of_no_and_of_several_renewals(leases, time_):
     assert lines == []
     controller._note(162.0, 10.1)
     assert lines == [
-        "API server is slow: leases are 10 s late; use fewer nodes, a larger control plane, or "
-        "--lease-duration 120 with a longer --node-monitor-grace-period of the controllers"
+        "API server is slow or was unavailable: leases are 10 s late; use fewer nodes, a larger "
+        "control plane, or --lease-duration 120 with a longer --node-monitor-grace-period of the controllers"
     ]
 
 
@@ -349,7 +349,7 @@ def test_lag_of_no_and_of_several_renewals(leases, time_):
 def test_failed_renewal_waits(leases, error, least, most, version):
     lines = []
     controller = LeaseController(leases, warn=lines.append)
-    lease = lease_controller._Lease("a", "uid", 0.0)
+    lease = lease_controller._Lease("a", "uid", 0.0, 0.0)
     assert controller._attempt(lease) == 0.0
     leases.errors = [error]
     assert least <= controller._attempt(lease) <= most
@@ -361,7 +361,7 @@ def test_failed_renewal_waits(leases, error, least, most, version):
 
 def test_lease_of_a_holder_is_annotated(leases):
     controller = LeaseController(leases, holder="me", duration=41)
-    lease = lease_controller._Lease("a", "uid", 0.0)
+    lease = lease_controller._Lease("a", "uid", 0.0, 0.0)
     lease.extra = {"annotations": {"other": "x"}, "labels": {"l": "y"}}
     controller._attempt(lease)
     body = leases.calls[0][2]

@@ -267,12 +267,12 @@ def test_signals_reach_the_run(make: Any, runs: list[Run]) -> None:
     assert runs[0].done == [19, 18, 10]
     runs[0].late = 7
     assert process.terminate() == 7
-    assert runs[0].done[3:] == [15, "wait 10"]
+    assert runs[0].done[3:] == [15, 18, "wait 10"]
     process.stop()
     process.start()
     runs[1].late = -9
     assert process.kill(3) == -9
-    assert runs[1].done == [9, "wait 3"]
+    assert runs[1].done == [9, 18, "wait 3"]
 
 
 def test_command_that_still_runs_is_a_timeout_with_its_output(make: Any, runs: list[Run]) -> None:
