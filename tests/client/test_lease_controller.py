@@ -332,7 +332,8 @@ def test_lag_of_no_and_of_several_renewals(leases, time_):
     controller._note(162.0, 10.1)
     assert lines == [
         "API server is slow or was unavailable: leases are 10 s late; use fewer nodes, a larger "
-        "control plane, or --lease-duration 120 with a longer --node-monitor-grace-period of the controllers"
+        "control plane, or --lease-duration 120 with a longer --node-monitor-grace-period of the "
+        "controllers"
     ]
 
 
