@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from devicemanager.conformance import Hardware, Limits, all_checks
-from devicemanager.conformance.checks import allocate, listandwatch, registration
+from devicemanager.conformance.checks import allocate, listandwatch, registration, steps
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.outcomes import Failed, Lost, Skipped, Warned
 from devicemanager.core.topology import NumaTopology
@@ -1294,3 +1294,653 @@ def test_newest_health_is_that_of_the_last_list() -> None:
     assert health([device("a")], [device("a", "Unhealthy")]) == "Unhealthy"
     assert health([device("b")]) == "Unhealthy"
     assert health([], [device("a")]) == "Healthy"
+
+
+@pytest.mark.parametrize(
+    ("ended", "again", "expected"),
+    [
+        ([False, False], False, "pass: None"),
+        ([True], False, f"skip W02: the plugin ended the ListAndWatch stream of {GPU}"),
+        ([False, True], False, f"fail: the kubelet's ListAndWatch stream of {GPU} ended when a "
+         "second one closed"),
+        ([False, True], True, f"warn: the kubelet's ListAndWatch stream of {GPU} ended when a "
+         "second one closed; the plugin registered again"),
+    ],
+)  # fmt: skip
+def test_w11(ended: list[bool], again: bool, expected: str) -> None:
+    run, left = streaming(dp.ListAndWatchResponse()), iter(ended)
+    run.observed.ended_streams = lambda resource: [0] if next(left) else []
+    run.registers_again = lambda since: again  # type: ignore[method-assign]
+    opened: list[str] = []
+    run.new_list = lambda resource, of: opened.append(f"{resource} {of}")  # type: ignore[method-assign, assignment, return-value, func-returns-value]
+    assert outcome("W11", run) == expected
+    assert opened == ([f"{GPU} a third stream"] if expected.startswith("pass") else [])
+    assert run.seen[0] == "start" and run.seen.count("wait 0 s") == len(ended)
+
+
+def test_w11_without_a_list_on_the_second_stream() -> None:
+    run = streaming(error("UNKNOWN", "ListAndWatch"))
+    run.observed.ended_streams = lambda resource: []
+    assert outcome("W11", run) == (
+        "fail: the first device list of a second stream: ListAndWatch failed with UNKNOWN: no"
+    )
+    assert run.disproved == {"W11"}
+
+
+def streaming(*lists: Any) -> Changing:
+    """Return a run whose plugin sends these lists to a second stream."""
+    stream = Client(next=[*lists])
+    run = Changing(device("a"), client=Client(watch=contextlib.nullcontext(stream)))
+    run.limits = attrs.evolve(LIMITS, changes=4)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        ([100 << 20, 120 << 20], "pass: memory +20.0%"),
+        ([100 << 20, 90 << 20], "pass: memory -10.0%"),
+        ([100 << 20, (120 << 20) + 1], "fail: the plugin's memory grew by 20% during 4 device "
+         "changes"),
+    ],
+)  # fmt: skip
+def test_w13(memory: list[int], expected: str) -> None:
+    run, left = streaming(dp.ListAndWatchResponse(), dp.ListAndWatchResponse()), iter(memory)
+    run.plugin.usage = lambda: SimpleNamespace(memory=next(left))
+    assert outcome("W13", run) == expected
+    when = " while a second stream is open and not read"
+    assert run.changes == [
+        "break a",
+        "recover a",
+        *[f"{each} a{when}" for each in ("break", "recover", "break", "recover")],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "health", "skipped"),
+    [(0, "Unhealthy", True), (0, "Healthy", False), (1, "Healthy", True), (1, "Unhealthy", False)],
+)
+def test_w13_of_a_change_that_the_kubelet_does_not_see(
+    number: int, health: str, skipped: bool
+) -> None:
+    lists = [dp.ListAndWatchResponse(), dp.ListAndWatchResponse(devices=[device("a", health)])]
+    run = streaming(*lists, error())
+    run.takes = iter([0.0, 0.0, *[0.0] * number, Failed("no")])
+    run.plugin.usage = lambda: SimpleNamespace(memory=1)
+    assert outcome("W13", run) == (
+        "skip: the plugin sent a device list to the second stream instead of the kubelet's: it "
+        "sends each list to only one stream"
+        if skipped
+        else "fail W08: no (the kubelet misses device changes while another stream is open and "
+        "not read)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lists", "running", "exited", "expected"),
+    [
+        ([["a"], [], ["n"]], True, [False, False], "pass: None"),
+        ([["a"], ["a"]], True, [], "fail: the device list still has 1 healthy device 0 s after all "
+         "devices were removed (removed devices stay on the node)"),
+        ([["a"], []], False, [True], "fail: the plugin exited when it had no devices: exit status "
+         "1 (after a race at boot, the plugin exits and its pod restarts in a loop)"),
+        ([["a"], [], []], True, [False, False], "fail: the plugin works without devices, but does "
+         "not list the device that is added then: no device list contains it within 0 s after "
+         "add-device (a device that is added is not used until the plugin restarts)"),
+        ([["a"], [], []], True, [False, True], "fail: the plugin exited after add-device: exit "
+         "status 1"),
+    ],
+)  # fmt: skip
+def test_w14(lists: list[Any], running: bool, exited: list[bool], expected: str) -> None:
+    left, last = iter(lists), lists[-1]
+    run = Changing(lists=lambda resource, since: [listed()])
+    run.observed.devices = lambda resource: [device(id_) for id_ in next(left, last)]
+    run.plugin.process.is_running = running
+    exits = iter(exited)
+    run.plugin = Seen(has_exited=lambda: next(exits, exited[-1]), **_without(run, "has_exited"))
+    assert outcome("W14", run) == expected
+    assert run.seen[:3] == ["start", "hook remove-device a", ("remove-device", "a")]
+    assert ("hook add-device" in run.seen) is (len(exited) > 1)
+
+
+def _without(run: Any, name: str) -> dict[str, Any]:
+    return {key: value for key, value in vars(run.plugin).items() if key != name}
+
+
+class Seen(SimpleNamespace):
+    """Plugin whose property ``has_exited`` is a function."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        return value() if name == "has_exited" else value
+
+
+# -- restarts ----------------------------------------------------------------------------------
+
+
+class Restarting(Changing):
+    """Run whose plugin registers again after each of these seconds."""
+
+    def __init__(self, *takes: Any, devices: Any = (), **more: Any) -> None:
+        super().__init__(*(devices or [device("a")]), **more)
+        self.left = iter(takes)
+
+    def wait_registered(self, since: Any, seconds: float, after: str) -> float:
+        self.seen.append(f"wait {seconds:g} s after {after}")
+        took = next(self.left, 1.0)
+        if isinstance(took, Exception):
+            raise took
+        return took
+
+
+RESTARTS = attrs.evolve(LIMITS, recover_seconds=60.0, recover_warn_seconds=10.0, restarts=3)
+
+
+@pytest.mark.parametrize(
+    ("took", "expected"),
+    [
+        (10.0, "pass: back after 10.00 s"),
+        (10.5, "warn: "),
+        (Lost("no"), "lost: no"),
+    ],
+)
+def test_k01(took: Any, expected: str) -> None:
+    run = Restarting(took)
+    run.limits = RESTARTS
+    assert outcome("K01", run).startswith(expected)
+    assert run.seen == [
+        "start",
+        "restart the kubelet",
+        "kubelet.restart",
+        "wait 60 s after the restart",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (1, "pass: 3 restarts, back after at most 7.00 s"),
+        (2, f"fail: {GPU} was registered 2 times after restart 3 (older kubelets leak a connection "
+         "with each restart; newer ones reject Register with \"device plugin already connected\")"),
+    ],
+)  # fmt: skip
+def test_k02(count: int, expected: str) -> None:
+    made = [register(number=number, time=number + 0.5) for number in range(count)]
+    run = Restarting(2.0, 7.0, 3.0, **calls(*made))
+    run.limits, lines = RESTARTS, []
+    run.timeline = SimpleNamespace(step=lambda *words: lines.append(words))
+    assert outcome("K02", run) == expected
+    waits = [each for each in run.seen if str(each).startswith("wait 60")]
+    assert waits == [f"wait 60 s after restart {number}" for number in (1, 2, 3)]
+    again = [(f"not expected: {GPU} registers again (call 1)", 1.5)]
+    assert [each for each in lines if len(each) > 1] == again[: count - 1]
+
+
+def test_k03_has_random_gaps_and_restarts_at_two_points() -> None:
+    run = Restarting(*[1.0] * 5, 4.0)
+    run.limits = RESTARTS
+    run.rng = SimpleNamespace(shuffle=lambda gaps: gaps.reverse())  # type: ignore[assignment]
+    gaps: list[Any] = []
+    run.settle = gaps.append  # type: ignore[method-assign, assignment]
+    spent = [SimpleNamespace(is_spent=True)]
+    run.kubelet.faults.list = lambda: spent
+    assert outcome("K03", run) == "pass: back after at most 4.00 s"
+    assert gaps == [1.0, 0.3, 0.05, 0.01, 0.0]
+    assert [str(each) for each in run.seen if str(each).startswith("wait")] == [
+        *[f"wait 60 s after two restarts {each} ms apart" for each in (1000, 300, 50, 10, 0)],
+        "wait 60 s after a restart between Register and the first device list",
+        "wait 60 s after a restart at the first device list",
+    ]
+    assert [each for each in run.seen if each == "clear" or each[0] == "set"] == [
+        ("set", "restart", {"at": "registered"}),
+        "clear",
+        ("set", "restart", {"at": "list"}),
+        "clear",
+    ]
+    assert run.seen.count("kubelet.restart") == 12
+
+
+@pytest.mark.parametrize(
+    ("share", "exited", "expected"),
+    [
+        (0.05, False, "pass: 5.0% of a core without a kubelet, back after 1.50 s"),
+        (0.06, False, "fail: the plugin used 6% of a core while no kubelet was running, limit 5%"),
+        (0.0, True, "fail: the plugin exited when the kubelet stopped: exit status 1 (if it relies "
+         "on its DaemonSet to start it again, use --restart always)"),
+    ],
+)  # fmt: skip
+def test_k04(share: float, exited: bool, expected: str, tmp_path: Path) -> None:
+    run = Restarting(1.5)
+    run.limits = attrs.evolve(RESTARTS, away_cpu_share=0.05)
+    run.kubelet.plugin_dir = tmp_path
+    (tmp_path / "checkpoint").touch()
+    registration._leave_stale_socket(tmp_path / "p.sock")
+    run.plugin.idle_cpu_share, run.plugin.has_exited = share, exited
+    run.plugin.begin_idle = lambda: run.seen.append("idle")
+    assert outcome("K04", run) == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    assert run.seen[:5] == ["start", "stop the kubelet", "kubelet.stop", "idle", "wait 0 s"]
+
+
+_K05 = "an abandoned Allocate call"
+
+
+@pytest.mark.parametrize(
+    ("exited", "lists", "expected", "alive"),
+    [
+        (False, [dp.ListAndWatchResponse()], "pass: back after 1.50 s", []),
+        (True, [dp.ListAndWatchResponse()], "pass: back after 1.50 s", [_K05]),
+        (False, [error()], "skip W11: the first device list of a second stream: Allocate failed "
+         "with INTERNAL: no", [_K05]),
+    ],
+)  # fmt: skip
+def test_k05(exited: bool, lists: list[Any], expected: str, alive: list[str]) -> None:
+    run = Restarting(1.5, 9.0, devices=[device("a"), device("b")])
+    stream = contextlib.nullcontext(Client(next=lists))
+    run.to_plugin = Client(watch=stream)
+    run.plugin.has_exited = exited
+    run.limits = RESTARTS
+    assert outcome("K05", run) == expected
+    assert run.to_plugin.made[0] == ("abandon_allocate", ["a"])
+    assert run.alive == alive
+    if expected.startswith("pass"):
+        assert run.seen[-1] == "wait 60 s after another restart"
+
+
+_BACK = [
+    ("K06", "its socket was deleted", "delete p.sock", None),
+    ("K07", "kubelet.sock was recreated", "restart the kubelet, keep the sockets of plugins",
+     ("set", "restart", {"keep_sockets": True})),
+    ("K08", "its ListAndWatch stream was closed", "end the ListAndWatch streams",
+     ("set", "end-list-stream", {})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("id_", "after", "step", "fault"), _BACK)
+@pytest.mark.parametrize(
+    ("registered", "exited", "expected"),
+    [
+        (True, False, "pass: back after 0.00 s"),
+        (False, True, "lost: the plugin exited after {}: exit status 1"),
+        (False, False, "lost: the plugin did not re-register within 0 s after {}"),
+    ],
+)
+def test_plugin_must_notice_and_return(
+    id_: str, after: str, step: str, fault: Any, registered: bool, exited: bool, expected: str,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    registration._leave_stale_socket(tmp_path / "p.sock")
+    run = Run(
+        is_registered=lambda since, resources: registered,
+        socket=lambda resource: tmp_path / "p.sock",
+    )
+    run.plugin.has_exited = exited
+    if id_ == "K08" and exited:
+        expected = "pass: exits with an error, which is accepted: exit status 1"
+    assert outcome(id_, run) == expected.format(after)
+    assert run.seen == ["start", step, *([fault] if fault else [])]
+    assert (tmp_path / "p.sock").exists() is (id_ != "K06")
+
+
+def test_slow_return_is_a_warning() -> None:
+    run = Run(is_registered=lambda since, resources: True)
+    run.until = lambda condition, seconds: 10.5  # type: ignore[method-assign]
+    run.limits = RESTARTS
+    assert outcome("K07", run).startswith("warn: ")
+    assert "kubelet.sock was recreated" in outcome("K07", run)
+
+
+def test_k09_changes_a_device_after_each_group_of_restarts() -> None:
+    run = Restarting(takes=[0.0, 0.0, 1.0, 1.0, 1.0, 6.0])
+    assert outcome("K09", run) == "pass: reported after at most 6.00 s, over 6 restarts"
+    assert run.changes == [
+        "break a",
+        "recover a",
+        *[
+            f"{each} a after {count}"
+            for count in ("1 kubelet restart", "3 kubelet restarts", "6 kubelet restarts")
+            for each in ("break", "recover")
+        ],
+    ]
+    waits = [str(each) for each in run.seen if str(each).startswith("wait")]
+    assert waits == [f"wait 0 s after restart {number}" for number in range(1, 7)]
+
+
+@pytest.mark.parametrize("restart", ["never", "always"])
+def test_k10(restart: str) -> None:
+    run = Restarting(2.5)
+    run.plugin.process.kill = lambda: run.seen.append("kill")
+    run.plugin.under_test.restart = restart
+    assert outcome("K10", run) == "pass: back after 2.50 s"
+    launched = ["launch"] if restart == "never" else []
+    assert run.seen == ["start", "SIGKILL", "kill", *launched, "wait 0 s after its new start"]
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        ([device("a"), device("b", "Unhealthy")], "pass: None"),
+        ([device("a"), device("c")], f"fail: {GPU}: the devices have changed: lost ['b'], new "
+         "['c']"),
+    ],
+)  # fmt: skip
+def test_k13(later: list[dp.Device], expected: str) -> None:
+    lists = iter([[device("a"), device("b")]])
+    run = Restarting()
+    run.observed.devices = lambda resource: next(lists, later)
+    run.plugin.end = lambda process: run.seen.append("end")
+    assert outcome("K13", run) == expected
+    assert run.seen[:3] == ["start", "end", "relaunch after the plugin's restart"]
+    if expected.startswith("pass"):
+        assert run.seen[3:] == [
+            "restart the kubelet",
+            "kubelet.restart",
+            "wait 0 s after the kubelet's restart",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "gone", "expected"),
+    [
+        ({}, "", "skip: the response names no device node and no mount"),
+        ({"mounts": [mount("/no")], "devices": [node("/no2")]}, "", "skip A12: the response names "
+         "/no, which does not exist"),
+        ({"devices": [node("/no2")]}, "", "skip A11: the response names /no2, which does not "
+         "exist"),
+        ({"devices": [node("null")]}, "", "skip A11: the response names null, which does not "
+         "exist"),
+        ({"mounts": [mount("T"), mount("/dev/null")], "devices": [node("T")]}, "", "pass: 2 host "
+         "paths"),
+        ({"mounts": [mount("T")]}, "stop", "fail: T was removed by the plugin's exit, but a "
+         "container may still use it"),
+        ({"mounts": [mount("T")]}, "start", "fail: T was removed by the plugin's new start, but a "
+         "container may still use it"),
+    ],
+)  # fmt: skip
+def test_k14(
+    fields: Any, gone: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    path.touch()
+    for each in [*fields.get("mounts", ()), *fields.get("devices", ())]:
+        if each.host_path == "T":
+            each.host_path = str(path)
+    run = allocating("a", allocate=each_container(**fields))
+    run.plugin.process.machine_path = Path
+    relaunch = run.relaunch
+
+    def stop(run: Any) -> None:
+        run.seen.append("stop")
+        path.unlink() if gone == "stop" else None
+
+    def start(after: str) -> None:
+        relaunch(after)
+        path.unlink() if gone == "start" else None
+
+    run.relaunch = start  # type: ignore[method-assign]
+    monkeypatch.setattr("devicemanager.conformance.checks.restarts.stop", stop)
+    assert outcome("K14", run).replace(str(path), "T") == expected
+    for each in [*fields.get("mounts", ()), *fields.get("devices", ())]:
+        if each.host_path == str(path):
+            each.host_path = "T"
+    if expected.startswith("pass"):
+        assert run.seen == ["start", "stop", "relaunch after the plugin's restart"]
+
+
+@pytest.mark.parametrize(
+    ("starts", "running", "status", "restart", "expected"),
+    [
+        (1, True, None, "never", "skip: the plugin does not exit when the kubelet stops"),
+        (1, False, 0, "never", "fail: the plugin exited with status 0 when the kubelet stopped, "
+         "expected non-zero"),
+        (1, False, 3, "never", "pass: exit status 1, back after 1.00 s"),
+        (2, True, 3, "always", "pass: exit status 1, back after 1.00 s"),
+    ],
+)  # fmt: skip
+def test_k15(
+    starts: int, running: bool, status: Any, restart: str, expected: str, tmp_path: Path
+) -> None:
+    run = Restarting()
+    run.limits = RESTARTS
+    run.kubelet.plugin_dir = tmp_path
+    registration._leave_stale_socket(tmp_path / "p.sock")
+    run.plugin.process.exit_status, run.plugin.under_test.restart = status, restart
+    stop = run.kubelet.stop
+
+    def stopped() -> None:
+        stop()
+        run.plugin.process.starts, run.plugin.process.is_running = starts, running
+
+    run.kubelet.stop = stopped
+    assert outcome("K15", run) == expected
+    assert not (tmp_path / "p.sock").exists()
+    assert ("launch" in run.seen) is (expected.startswith("pass") and restart == "never")
+
+
+# -- the life cycle ----------------------------------------------------------------------------
+
+
+class Ending(SimpleNamespace):
+    """Process that ends after a signal, with a status."""
+
+    def stay_down(self) -> None:
+        self.seen.append("stay down")
+
+    def send_signal(self, number: int) -> None:
+        self.seen.append(int(number))
+        self.is_running = not self.ends
+        self.exit_status = self.status
+
+
+def ending(run: Run, *, ends: bool = True, status: int | None = 0) -> Run:
+    run.plugin.process = Ending(
+        seen=run.seen, ends=ends, status=status, is_running=True, output=lambda: [], starts=1
+    )
+    return run
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "expected"),
+    [
+        (True, 0, "pass: SIGTERM 0.00 s, SIGINT 0.00 s"),
+        (True, 1, "warn: exit status 1, 0.00 s after SIGTERM: expected exit status 0"),
+        (False, None, "fail: the plugin still runs 0 s after SIGTERM"),
+    ],
+)
+def test_l01(ends: bool, status: int | None, expected: str) -> None:
+    run = ending(Run(), ends=ends, status=status)
+    run.limits = attrs.evolve(LIMITS, stop_seconds=0)
+    run.relaunch = lambda after: (  # type: ignore[method-assign]
+        run.seen.append(f"relaunch after {after}"),
+        setattr(run.plugin.process, "is_running", True),
+    )
+    assert outcome("L01", run) == expected
+    assert run.disproved == (set() if ends else {"L01"})
+    seen = ["start", "SIGTERM", "stay down", 15]
+    more = ["relaunch after its start", "SIGINT", "stay down", 2]
+    assert run.seen == (seen + more if expected.startswith("pass") else seen)
+
+
+def test_l02(tmp_path: Path) -> None:
+    path = tmp_path / "p.sock"
+    run = ending(Run(socket=lambda resource: path))
+    assert outcome("L02", run) == "pass: None"
+    registration._leave_stale_socket(path)
+    assert outcome("L02", run) == ("fail: the plugin's socket p.sock still exists after its exit")
+    run = ending(Run(socket=lambda resource: path), ends=False)
+    run.limits = attrs.evolve(LIMITS, stop_seconds=0)
+    assert outcome("L02", run) == "skip L01: the plugin still runs 0 s after SIGTERM"
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ({"others.txt": 1, "others.sock": 2, "new": 3}, "pass: None"),
+        ({"others.sock": 2}, "fail: the plugin removed others.txt, which is not its file"),
+        ({"others.txt": 1, "others.sock": 3}, "fail: the plugin replaced or changed others.sock, "
+         "which is not its file"),
+    ],
+)  # fmt: skip
+def test_l03(after: dict[str, int], expected: str, tmp_path: Path) -> None:
+    found: list[Any] = []
+
+    def other_files() -> dict[str, int]:
+        found.append({path.name: path.is_socket() for path in tmp_path.iterdir()})
+        return after if len(found) > 1 else {"others.txt": 1, "others.sock": 2}
+
+    run = ending(Run(other_files=other_files))
+    run.kubelet.plugin_dir = tmp_path
+    assert outcome("L03", run) == expected
+    assert found[0] == {"others.txt": False, "others.sock": True}
+    assert run.seen[2:5] == [
+        "create a file and a socket in the plugin directory",
+        "relaunch after its start",
+        "SIGTERM",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("memory", "hooks", "expected", "changes"),
+    [
+        ([100 << 20, 110 << 20], (), "pass: memory +10.0%", 0),
+        ([100 << 20, 121 << 20], (), "fail: the plugin's memory grew by 21% during 5 allocations",
+         0),
+        ([1, 1], ("break-device", "recover-device"), "pass: memory +0.0%", 12),
+        ([1, 1], ("break-device",), "pass: memory +0.0%", 0),
+        ([1, 1], ("recover-device",), "pass: memory +0.0%", 0),
+    ],
+)  # fmt: skip
+def test_l06(memory: list[int], hooks: Any, expected: str, changes: int) -> None:
+    run, left = Changing(device("a"), device("b")), iter(memory)
+    run.limits = attrs.evolve(LIMITS, allocations=5, changes=7)
+    run.plugin.under_test.hooks = hooks
+    run.plugin.usage = lambda: SimpleNamespace(memory=next(left))
+    assert outcome("L06", run) == expected
+    ids = [["a"], ["b"], ["a"], ["b"], ["a"]] * 2
+    assert run.to_plugin.made == [("allocate", id_) for id_ in ids]
+    assert len(run.changes) == changes
+    run.to_plugin = Client(allocate=[None, error()])
+    assert outcome("L06", run) == f"skip A07: Allocate call 2: {_ALLOCATE}"
+
+
+_UNKNOWN = ["/v1beta1.DevicePlugin/NoSuchMethod", "/v9.NoSuchService/Call"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([error("UNIMPLEMENTED")] * 2, "pass: None"),
+        ([error("UNIMPLEMENTED"), b""], f"fail: unknown method {_UNKNOWN[1]} succeeded, expected "
+         "UNIMPLEMENTED"),
+        ([error("UNKNOWN")], f"fail: unknown method {_UNKNOWN[0]}: Allocate failed with UNKNOWN: "
+         "no, expected UNIMPLEMENTED"),
+    ],
+)  # fmt: skip
+def test_l08(answers: list[Any], expected: str) -> None:
+    run = Run(client=Client(raw=list(answers)))
+    assert outcome("L08", run) == expected
+    made = [("raw", method, b"", 10.0) for method in _UNKNOWN[: len(answers)]]
+    assert run.to_plugin.made == [("options",), *made]
+    assert run.alive == (["unknown methods"] if expected.startswith("pass") else [])
+
+
+def test_l09_and_l10() -> None:
+    run = Run()
+    for fixed, expected in (
+        (False, "pass: the directory is configurable"),
+        (True, "warn: the plugin has a fixed plugin directory: it was run with --at-node-paths"),
+    ):
+        run.plugin.under_test.at_node_paths = fixed
+        assert outcome("L09", run) == expected
+    run.limits = Limits(idle_seconds=30)
+    for ports, lines, expected in (
+        ([], [], "pass: listens on no TCP port; 0 lines per minute when idle"),
+        (["a:1", "b:2"], ["x"] * 3, "pass: listens on a:1, b:2; 6 lines per minute when idle"),
+    ):
+        run.plugin.listening_ports = lambda ports=ports: ports
+        run.timeline = SimpleNamespace(output=lambda lines=lines: lines)
+        assert outcome("L10", run) == expected
+
+
+@pytest.mark.parametrize(
+    ("hook", "running", "status", "output", "expected"),
+    [
+        (True, True, None, ["x"], "fail: the misconfigured plugin keeps running"),
+        (False, True, None, ["x", "y" * 300], "pass: the misconfigured plugin keeps running, and "
+         f"prints: {'y' * 200}"),
+        (False, True, None, [], "fail: the plugin neither exited nor printed anything without its "
+         "plugin directory"),
+        (True, False, 0, ["x"], "fail: the misconfigured plugin exited with status 0, expected "
+         "non-zero"),
+        (True, False, 1, [], "fail: exit status 1: the misconfigured plugin exited without any "
+         "output"),
+        (True, False, 2, ["panic: x"], "fail: the misconfigured plugin crashed (exit status 1), "
+         "expected a message and a non-zero exit status without a crash"),
+        (True, False, 1, ["a", "z" * 300], f"pass: exit status 1: {'z' * 200}"),
+    ],
+)  # fmt: skip
+def test_l11(
+    hook: bool, running: bool, status: Any, output: list[str], expected: str, tmp_path: Path
+) -> None:
+    run = Run()
+    run.kubelet.plugin_dir = tmp_path / "p"
+    run.plugin.under_test.has = lambda name: hook and name == "misconfigure"
+    run.plugin.process = SimpleNamespace(
+        is_running=running, exit_status=status, output=lambda: output
+    )
+    run.timeline = SimpleNamespace(step=run.seen.append, output=lambda: output)
+    launched: list[str] = []
+    run.launch = lambda *before, hook: launched.append(hook) or run.plugin.process  # type: ignore[method-assign, func-returns-value]
+    assert outcome("L11", run) == expected
+    assert launched == (["misconfigure"] if hook else [""])
+    assert (tmp_path / "p").is_file() is not hook
+    step = "create a file in place of the plugin directory"
+    assert run.seen == (["start the kubelet", "kubelet.start"] if hook else [step])
+
+
+@pytest.mark.parametrize(
+    ("instances", "resources", "reason", "expected"),
+    [
+        (3, 2, "no", "fail: the plugin has 3 inotify instances, limit 2"),
+        (2, 2, "no", "skip: 2 inotify instances; a limit of inotify instances cannot be tested on "
+         "this machine: no"),
+        (1, 1, "", "skip K01: 1 inotify instance; lost"),
+    ],
+)  # fmt: skip
+def test_l07(
+    instances: int, resources: int, reason: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Restarting(Failed("lost"))
+    run.resources = (GPU, NIC)[:resources]
+    run.plugin.usage = lambda: SimpleNamespace(inotify=instances)
+    monkeypatch.setattr(
+        "devicemanager.conformance.checks.lifecycle.why_inotify_cannot_be_limited", lambda: reason
+    )
+    assert outcome("L07", run) == expected
+
+
+# -- steps of several checks -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("now", "health", "expected"),
+    [
+        ([device("a"), device("b")], True, ""),
+        ([device("b"), device("a")], True, ""),
+        ([device("a"), device("b", "Unhealthy")], False, ""),
+        ([device("a"), device("b", "Unhealthy")], True, "the health of b has changed from Healthy "
+         "to Unhealthy"),
+        ([device("a")], False, "the devices have changed: lost ['b'], new []"),
+        ([*map(device, "abhgfedc")], True, "the devices have changed: lost [], new ['c', 'd', "
+         "'e', 'f', 'g']"),
+    ],
+)  # fmt: skip
+def test_devices_are_compared(now: list[dp.Device], health: bool, expected: str) -> None:
+    run = Run(*now)
+    before = {GPU: {"a": "Healthy", "b": "Healthy"}}
+    try:
+        steps.check_same_devices(run, before, health=health)
+    except Failed as failed:
+        assert str(failed) == f"{GPU}: {expected}"
+    else:
+        assert expected == ""
