@@ -14,8 +14,15 @@ import grpc
 import pytest
 
 from devicemanager.conformance import Hardware, Limits, all_checks
-from devicemanager.conformance.checks import allocate, listandwatch, registration, steps
+from devicemanager.conformance.checks import (
+    allocate,
+    lifecycle,
+    listandwatch,
+    registration,
+    steps,
+)
 from devicemanager.conformance.client import CallFailed
+from devicemanager.conformance.observations import EVER
 from devicemanager.conformance.outcomes import Failed, Lost, Skipped, Warned
 from devicemanager.core.topology import NumaTopology
 from protos import deviceplugin_v1beta1 as dp
@@ -925,6 +932,7 @@ def test_w09_needs_the_device_in_the_list() -> None:
 @pytest.mark.parametrize(
     ("count", "idle", "expected"),
     [
+        (0, 15.0, "pass: 0 device lists in 15 s"),
         (1, 15.0, "pass: 1 device list in 15 s"),
         (2, 15.0, "fail: 2 device lists in 15 s although no device changed, limit 1 per minute"),
         (2, 120.0, "pass: 2 device lists in 120 s"),
@@ -1245,6 +1253,11 @@ def test_one_device_shares_no_node() -> None:
         ([{"A": "1"}, {"A": "2", "B": ""}], {"A": "1", "B": ""}, False),
         ([{"A": "1", "B": ""}, {"A": "2"}], {"A": "1", "B": ""}, True),
         ([{"A": "1", "B": ""}, {"A": "2"}], {"A": "2", "B": ""}, False),
+        # Each common variable is compared.
+        *[
+            ([{"A": "1", **more}, {"A": "2", **more}], {"A": "1", **more}, True)
+            for more in ({each: "same"} for each in "BCDEFGH")
+        ],
     ],
 )
 def test_both_devices_are_named(alone: Any, both: dict[str, str], is_failure: bool) -> None:
@@ -1348,6 +1361,7 @@ def test_w13(memory: list[int], expected: str) -> None:
     run, left = streaming(dp.ListAndWatchResponse(), dp.ListAndWatchResponse()), iter(memory)
     run.plugin.usage = lambda: SimpleNamespace(memory=next(left))
     assert outcome("W13", run) == expected
+    assert run.seen == ["start", "wait 0 s"]
     when = " while a second stream is open and not read"
     assert run.changes == [
         "break a",
@@ -1542,6 +1556,7 @@ def test_k05(exited: bool, lists: list[Any], expected: str, alive: list[str]) ->
     run.limits = RESTARTS
     assert outcome("K05", run) == expected
     assert run.to_plugin.made[0] == ("abandon_allocate", ["a"])
+    assert run.seen[:2] == ["start", "close the connection during Allocate"]
     assert run.alive == alive
     if expected.startswith("pass"):
         assert run.seen[-1] == "wait 60 s after another restart"
@@ -1714,7 +1729,11 @@ def test_k15(
     run.kubelet.stop = stopped
     assert outcome("K15", run) == expected
     assert not (tmp_path / "p.sock").exists()
-    assert ("launch" in run.seen) is (expected.startswith("pass") and restart == "never")
+    is_pass = expected.startswith("pass")
+    assert ("launch" in run.seen) is (is_pass and restart == "never")
+    assert run.seen[:3] == ["start", "stop the kubelet", "kubelet.stop"]
+    assert ("kubelet.start" in run.seen) is is_pass
+    assert (run.seen[-1] == "wait 60 s after the kubelet's start") is is_pass
 
 
 # -- the life cycle ----------------------------------------------------------------------------
@@ -1855,7 +1874,7 @@ def test_l09_and_l10() -> None:
     run.limits = Limits(idle_seconds=30)
     for ports, lines, expected in (
         ([], [], "pass: listens on no TCP port; 0 lines per minute when idle"),
-        (["a:1", "b:2"], ["x"] * 3, "pass: listens on a:1, b:2; 6 lines per minute when idle"),
+        (["a:1", "b:2"], ["x"] * 300, "pass: listens on a:1, b:2; 600 lines per minute when idle"),
     ):
         run.plugin.listening_ports = lambda ports=ports: ports
         run.timeline = SimpleNamespace(output=lambda lines=lines: lines)
@@ -1944,3 +1963,325 @@ def test_devices_are_compared(now: list[dp.Device], health: bool, expected: str)
         assert str(failed) == f"{GPU}: {expected}"
     else:
         assert expected == ""
+
+
+def test_health_is_compared_by_default() -> None:
+    with pytest.raises(Failed, match=r"the health of a has changed from Healthy to Unhealthy$"):
+        steps.check_same_devices(Run(device("a", "Unhealthy")), {GPU: {"a": "Healthy"}})
+
+
+# -- two instances -----------------------------------------------------------------------------
+
+
+def bound(path: Path) -> Path:
+    registration._leave_stale_socket(path)
+    return path
+
+
+class Instances(Run):
+    """Run in which a second instance binds a socket when it is launched."""
+
+    def __init__(self, directory: Path, name: str, *, exits: bool = False) -> None:
+        super().__init__()
+        self.limits = RESTARTS
+        self.old, self.new = bound(directory / "old"), directory / name
+        self.starts = bool(name)
+        self.registered = [(GPU, self.old)]
+        self.observed.sockets = lambda since: self.registered[0 if since == EVER else 1 :]
+        self.observed.is_serving = lambda resource: True
+        self.exits = exits  # type: ignore[assignment]
+        self.removes: Any = lambda: None
+        self.plugin.stop = lambda process: (self.seen.append("stop"), self.removes())
+        self.until = lambda condition, seconds: (  # type: ignore[method-assign]
+            self.seen.append(seconds) or (0.5 if condition() else None)  # type: ignore[func-returns-value]
+        )
+
+    def launch(self, *before: str, hook: str = "") -> Any:
+        self.seen.append("launch")
+        if self.exits:
+            self.plugin.has_exited = True
+        elif self.starts:
+            # The old file still exists, so that the new one has another inode.
+            if self.new == self.old:
+                self.old.rename(self.old.with_name("kept"))
+            self.registered.append((GPU, bound(self.new)))
+        return SimpleNamespace(is_running=not self.exits)
+
+
+_UPDATE = " (an update with maxSurge never ends: the new pod fails while the old one runs)"
+
+
+@pytest.mark.parametrize("name", ["new", "old"])
+def test_k11_passes_if_the_second_instance_keeps_its_socket(name: str, tmp_path: Path) -> None:
+    run = Instances(tmp_path, name)
+    assert outcome("K11", run) == "pass: 0 registrations after the exit of the first instance"
+    step = "SIGTERM to the first instance"
+    assert run.seen == ["start", "launch", 0, step, "stop", "wait 0 s", 60]
+
+
+@pytest.mark.parametrize("name", ["new", "old"])
+@pytest.mark.parametrize("again", [False, True])
+def test_k11_fails_if_the_first_instance_removes_it(name: str, again: bool, tmp_path: Path) -> None:
+    run = Instances(tmp_path, name)
+
+    def removes() -> None:
+        run.new.rename(tmp_path / "removed")
+        if again:
+            bound(run.new)
+
+    run.removes = removes
+    text = f"the first instance removed {name}, the socket of the second instance"
+    # With another name, the second instance may create its socket again.
+    is_pass = again and name == "new"
+    assert (outcome("K11", run) == f"fail: {text}") is not is_pass
+
+
+@pytest.mark.parametrize(
+    ("took", "expected"),
+    [
+        (10.0, "pass: 0 registrations after the exit of the first instance"),
+        (10.5, "warn: no ListAndWatch stream was open for 10.5 s after the exit of the first "
+         "instance"),
+        (None, "fail: no ListAndWatch stream is open 60 s after the exit of the first instance"),
+    ],
+)  # fmt: skip
+def test_k11_waits_for_the_streams(took: float | None, expected: str, tmp_path: Path) -> None:
+    run = Instances(tmp_path, "new")
+    results = iter([0.5, took])
+    run.until = lambda condition, seconds: next(results)  # type: ignore[method-assign]
+    assert outcome("K11", run) == expected
+
+
+@pytest.mark.parametrize(
+    ("id_", "exits", "expected"),
+    [
+        ("K11", True, f"fail: a second instance cannot start: exit status 1{_UPDATE}"),
+        ("K12", True, "skip K11: a second instance cannot start: exit status 1"),
+        ("K11", False, f"fail: a second instance did not register within 0 s{_UPDATE}"),
+        ("K12", False, "skip K11: a second instance did not register within 0 s"),
+    ],
+)
+def test_second_instance_must_register(
+    id_: str, exits: bool, expected: str, tmp_path: Path
+) -> None:
+    assert outcome(id_, Instances(tmp_path, "", exits=exits)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("new", "pass: None"),
+        ("old", "warn: both instances of the plugin use the same socket old"),
+    ],
+)
+def test_k12(name: str, expected: str, tmp_path: Path) -> None:
+    assert outcome("K12", Instances(tmp_path, name)) == expected
+
+
+# -- streams and their handlers ----------------------------------------------------------------
+
+
+class Uses:
+    """Resource use that has grown, or not."""
+
+    def __init__(self, number: int, grown: bool) -> None:
+        self.number, self.grown = number, grown
+
+    def has_more_handles(self, before: Any, limits: Any) -> bool:
+        return self.grown
+
+    def __str__(self) -> str:
+        return f"use {self.number}"
+
+
+@pytest.mark.parametrize(
+    ("grown", "waits", "expected"),
+    [
+        ([False], [2.0], "pass: handlers"),
+        ([True, True, False], [2.0, 2.0, 2.0], "pass: handlers"),
+        ([True] * 4, [2.0, 2.0, 2.0, 10.0], "fail: 4 batches of 3 streams were opened and closed; "
+         "resource use after the last one: use 8; before it: use 6"),
+    ],
+)  # fmt: skip
+def test_w15(
+    grown: list[bool], waits: list[float], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, count, found = Run(), iter(range(20)), iter(grown)
+    run.limits = Limits(stream_batches=4, streams=3)
+    uses: list[Uses] = []
+
+    def usage() -> Uses:
+        number = next(count)
+        uses.append(Uses(number, next(found) if number % 2 else False))
+        return uses[-1]
+
+    seen: list[float] = []
+    opened: list[str] = []
+    monkeypatch.setattr(listandwatch, "assume_new_list", lambda run: opened.append("list"))
+    monkeypatch.setattr(listandwatch, "_check_handlers", lambda run: "handlers")
+    run.kubelet.calls = SimpleNamespace(in_progress=[SimpleNamespace(rpc="ListAndWatch")])
+    run.plugin.usage = usage
+    run.settle = lambda seconds: run.seen.append(f"settle {seconds}")  # type: ignore[method-assign, assignment, misc]
+    run.until = lambda condition, seconds: (  # type: ignore[method-assign]
+        seen.append(seconds) or (0.1 if condition() else None)  # type: ignore[func-returns-value]
+    )
+    assert outcome("W15", run) == expected
+    assert (seen, len(opened)) == (waits, 1 + 3 * len(waits))
+    assert run.seen == ["start", "settle 0.2"]
+
+
+@pytest.mark.parametrize(("streams", "closes"), [([1, 1], False), ([1, 2], True)])
+def test_w15_closes_streams_of_earlier_registrations(
+    streams: list[int], closes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, left = Run(), iter(streams)
+    run.limits = Limits(stream_batches=1)
+    monkeypatch.setattr(listandwatch, "assume_new_list", lambda run: None)
+    monkeypatch.setattr(listandwatch, "_check_handlers", lambda run: "handlers")
+    monkeypatch.setattr(listandwatch, "_open_streams", lambda run: next(left))
+    run.plugin.usage = lambda: Uses(0, False)
+    run.settle = lambda seconds=1.5: run.seen.append(f"settle {seconds}")  # type: ignore[method-assign, assignment, misc]
+    assert outcome("W15", run) == "pass: handlers"
+    restart = ["settle 1.5", "restart the kubelet", "kubelet.restart", "wait 60 s after the "
+               "restart", "settle 0.2"]  # fmt: skip
+    assert run.seen == ["start", "settle 0.2", *(restart if closes else [])]
+
+
+_AS_BEFORE = "threads and descriptors as before"
+
+
+@pytest.mark.parametrize(
+    ("is_go", "handlers", "rounds", "expected"),
+    [
+        (False, [], 0, _AS_BEFORE),
+        (True, [None], 1, f"{_AS_BEFORE}; no stacks on SIGABRT, so no goroutines counted"),
+        (True, [2], 1, "2 goroutines in ListAndWatch"),
+        (True, [1], 1, "1 goroutine in ListAndWatch"),
+        (True, [5, 2], 2, "2 goroutines in ListAndWatch"),
+        (True, [5, 5, 0], 3, "0 goroutines in ListAndWatch"),
+        (True, [5, 4, 3], 3, "1 ListAndWatch handler did not return after the end of the stream: "
+         "the plugin has 3 goroutines in ListAndWatch, and 2 open streams"),
+    ],
+)  # fmt: skip
+def test_handlers_are_counted(
+    is_go: bool, handlers: list[Any], rounds: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, left = ending(Run()), iter(handlers)
+    run.plugin.process.pid = 7
+    run.limits = Limits(stream_end_seconds=10, streams=3)
+    calls = [SimpleNamespace(rpc=rpc) for rpc in ("ListAndWatch", "Register", "ListAndWatch")]
+    run.kubelet.calls = SimpleNamespace(in_progress=calls)
+    run.settle = lambda seconds=None: run.seen.append(f"settle {seconds}")  # type: ignore[method-assign, assignment, misc]
+    relaunch = run.relaunch
+    run.relaunch = lambda after: (relaunch(after), setattr(run.plugin.process, "is_running", True))  # type: ignore[method-assign]
+    run.until = lambda condition, seconds: run.seen.append(f"until {seconds:g}")  # type: ignore[method-assign]
+    monkeypatch.setattr(listandwatch, "assume_new_list", lambda run: run.seen.append("list"))
+    path = "devicemanager.conformance.process_checks"
+    monkeypatch.setattr(f"{path}.is_go", lambda pid: is_go and pid == 7)
+    monkeypatch.setattr(
+        f"{path}.goroutines_in",
+        lambda output, name: next(left) if name == "ListAndWatch" else None,
+    )
+    try:
+        found = listandwatch._check_handlers(run)
+    except Failed as failed:
+        found = str(failed)
+    assert found == expected
+    abort = ["SIGABRT", "stay down", 6, "until 10"]
+    again = ["relaunch after its new start", "list", "list", "list"]
+    whole = [["settle None", *abort], [*again, "settle 10.0", *abort],
+             [*again, "until 35", "settle None", *abort]]  # fmt: skip
+    assert [str(each) for each in run.seen] == [
+        str(each).replace("10.0", str(run.limits.stream_end_seconds))
+        for part in whole[:rounds]
+        for each in part
+    ]
+
+
+# -- inotify -----------------------------------------------------------------------------------
+
+_NONE = "with a limit of 0 inotify instances"
+
+
+@pytest.mark.parametrize(
+    ("registers", "took", "exited", "status", "output", "expected"),
+    [
+        (True, 2.0, False, None, [], "back after 2.00 s"),
+        (True, Failed("no"), False, None, [], f"{_NONE}: no"),
+        (False, 2.0, False, None, [], f"{_NONE}, the plugin neither registered nor exited"),
+        (False, 2.0, True, 0, ["inotify"], f"{_NONE}, the plugin exited with status 0, expected "
+         "non-zero"),
+        (False, 2.0, True, 1, ["x"], f"{_NONE}: exit status 1, and its output does not mention "
+         "inotify"),
+        *[(False, 2.0, True, 1, [line, "x"], "exits with an error, which is accepted: exit status "
+          f"1: {line}") for line in ("Inotify", "cannot watch", "Too many open files", "EMFILE")],
+        (True, Failed("no"), True, 1, ["inotify 1", "inotify " + "y" * 300], "exits with an error, "
+         f"which is accepted: exit status 1: inotify {'y' * 192}"),
+    ],
+)  # fmt: skip
+def test_plugin_without_inotify(
+    registers: bool, took: Any, exited: bool, status: Any, output: list[str], expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    run = Restarting(took)
+    limits: list[int] = []
+    monkeypatch.setattr(
+        lifecycle, "_registers", lambda run, instances: limits.append(instances) or registers
+    )
+    run.plugin.has_exited_once = exited
+    run.plugin.process.exit_status = status
+    run.plugin.process.output = lambda: output
+    try:
+        found = lifecycle._without_inotify(run)
+    except Failed as failed:
+        found = str(failed)
+    assert found == expected
+    assert (limits, run.seen[0]) == ([0], "no inotify instances")
+    assert ("wait 0 s after restart 1" in run.seen) is registers
+
+
+@pytest.mark.parametrize(
+    ("without", "in_namespace", "expected"),
+    [
+        ("text", True, "pass: 1 inotify instance; without any: text"),
+        (Failed("no"), True, "fail: no"),
+        (Failed("no"), False, "skip: 1 inotify instance; in a user namespace, the plugin fails "
+         "even if inotify works"),
+    ],
+)  # fmt: skip
+def test_l07_repeats_a_failure_with_inotify(
+    without: Any, in_namespace: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Restarting()
+    run.plugin.end = lambda process: run.seen.append("end")
+    run.plugin.usage = lambda: SimpleNamespace(inotify=1)
+    monkeypatch.setattr(lifecycle, "why_inotify_cannot_be_limited", lambda: "")
+    client = Client(without=without)
+    monkeypatch.setattr(lifecycle, "_without_inotify", client.without)
+    limits: list[int] = []
+    monkeypatch.setattr(
+        lifecycle, "_registers", lambda run, instances: limits.append(instances) or in_namespace
+    )
+    assert outcome("L07", run) == expected
+    is_pass = expected.startswith("pass")
+    assert (limits, run.seen.count("end")) == (([], 1) if is_pass else ([128], 2))
+    waits = [each for each in run.seen if str(each).startswith("wait")]
+    assert len(waits) == 1 + (not is_pass and in_namespace)
+
+
+@pytest.mark.parametrize(
+    ("registered", "exited", "expected"),
+    [(True, False, True), (True, True, True), (False, True, False), (False, False, False)],
+)
+def test_registration_with_a_limit_of_inotify(
+    registered: bool, exited: bool, expected: bool
+) -> None:
+    run = Run(is_registered=lambda since, resources: registered and since == "mark")
+    run.plugin.has_exited_once = exited
+    launched: list[Any] = []
+    run.launch = lambda *before, hook="": launched.append(before)  # type: ignore[method-assign, assignment, misc]
+    run.begin_set_up = lambda: run.seen.append("set up")  # type: ignore[method-assign]
+    assert lifecycle._registers(run, 3) is expected
+    assert launched == [lifecycle.limited_inotify(3)]
+    assert launched[0][-1] == "3"
+    assert run.seen == (["set up"] if expected else [])
