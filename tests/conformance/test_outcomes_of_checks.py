@@ -14,8 +14,15 @@ import grpc
 import pytest
 
 from devicemanager.conformance import Hardware, Limits, all_checks
-from devicemanager.conformance.checks import allocate, listandwatch, registration
+from devicemanager.conformance.checks import (
+    allocate,
+    lifecycle,
+    listandwatch,
+    registration,
+    steps,
+)
 from devicemanager.conformance.client import CallFailed
+from devicemanager.conformance.observations import EVER
 from devicemanager.conformance.outcomes import Failed, Lost, Skipped, Warned
 from devicemanager.core.topology import NumaTopology
 from protos import deviceplugin_v1beta1 as dp
@@ -925,6 +932,7 @@ def test_w09_needs_the_device_in_the_list() -> None:
 @pytest.mark.parametrize(
     ("count", "idle", "expected"),
     [
+        (0, 15.0, "pass: 0 device lists in 15 s"),
         (1, 15.0, "pass: 1 device list in 15 s"),
         (2, 15.0, "fail: 2 device lists in 15 s although no device changed, limit 1 per minute"),
         (2, 120.0, "pass: 2 device lists in 120 s"),
@@ -1245,6 +1253,11 @@ def test_one_device_shares_no_node() -> None:
         ([{"A": "1"}, {"A": "2", "B": ""}], {"A": "1", "B": ""}, False),
         ([{"A": "1", "B": ""}, {"A": "2"}], {"A": "1", "B": ""}, True),
         ([{"A": "1", "B": ""}, {"A": "2"}], {"A": "2", "B": ""}, False),
+        # Each common variable is compared.
+        *[
+            ([{"A": "1", **more}, {"A": "2", **more}], {"A": "1", **more}, True)
+            for more in ({each: "same"} for each in "BCDEFGH")
+        ],
     ],
 )
 def test_both_devices_are_named(alone: Any, both: dict[str, str], is_failure: bool) -> None:
@@ -1294,3 +1307,981 @@ def test_newest_health_is_that_of_the_last_list() -> None:
     assert health([device("a")], [device("a", "Unhealthy")]) == "Unhealthy"
     assert health([device("b")]) == "Unhealthy"
     assert health([], [device("a")]) == "Healthy"
+
+
+@pytest.mark.parametrize(
+    ("ended", "again", "expected"),
+    [
+        ([False, False], False, "pass: None"),
+        ([True], False, f"skip W02: the plugin ended the ListAndWatch stream of {GPU}"),
+        ([False, True], False, f"fail: the kubelet's ListAndWatch stream of {GPU} ended when a "
+         "second one closed"),
+        ([False, True], True, f"warn: the kubelet's ListAndWatch stream of {GPU} ended when a "
+         "second one closed; the plugin registered again"),
+    ],
+)  # fmt: skip
+def test_w11(ended: list[bool], again: bool, expected: str) -> None:
+    run, left = streaming(dp.ListAndWatchResponse()), iter(ended)
+    run.observed.ended_streams = lambda resource: [0] if next(left) else []
+    run.registers_again = lambda since: again  # type: ignore[method-assign]
+    opened: list[str] = []
+    run.new_list = lambda resource, of: opened.append(f"{resource} {of}")  # type: ignore[method-assign, assignment, return-value, func-returns-value]
+    assert outcome("W11", run) == expected
+    assert opened == ([f"{GPU} a third stream"] if expected.startswith("pass") else [])
+    assert run.seen[0] == "start" and run.seen.count("wait 0 s") == len(ended)
+
+
+def test_w11_without_a_list_on_the_second_stream() -> None:
+    run = streaming(error("UNKNOWN", "ListAndWatch"))
+    run.observed.ended_streams = lambda resource: []
+    assert outcome("W11", run) == (
+        "fail: the first device list of a second stream: ListAndWatch failed with UNKNOWN: no"
+    )
+    assert run.disproved == {"W11"}
+
+
+def streaming(*lists: Any) -> Changing:
+    """Return a run whose plugin sends these lists to a second stream."""
+    stream = Client(next=[*lists])
+    run = Changing(device("a"), client=Client(watch=contextlib.nullcontext(stream)))
+    run.limits = attrs.evolve(LIMITS, changes=4)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        ([100 << 20, 120 << 20], "pass: memory +20.0%"),
+        ([100 << 20, 90 << 20], "pass: memory -10.0%"),
+        ([100 << 20, (120 << 20) + 1], "fail: the plugin's memory grew by 20% during 4 device "
+         "changes"),
+    ],
+)  # fmt: skip
+def test_w13(memory: list[int], expected: str) -> None:
+    run, left = streaming(dp.ListAndWatchResponse(), dp.ListAndWatchResponse()), iter(memory)
+    run.plugin.usage = lambda: SimpleNamespace(memory=next(left))
+    assert outcome("W13", run) == expected
+    assert run.seen == ["start", "wait 0 s"]
+    when = " while a second stream is open and not read"
+    assert run.changes == [
+        "break a",
+        "recover a",
+        *[f"{each} a{when}" for each in ("break", "recover", "break", "recover")],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "health", "skipped"),
+    [(0, "Unhealthy", True), (0, "Healthy", False), (1, "Healthy", True), (1, "Unhealthy", False)],
+)
+def test_w13_of_a_change_that_the_kubelet_does_not_see(
+    number: int, health: str, skipped: bool
+) -> None:
+    lists = [dp.ListAndWatchResponse(), dp.ListAndWatchResponse(devices=[device("a", health)])]
+    run = streaming(*lists, error())
+    run.takes = iter([0.0, 0.0, *[0.0] * number, Failed("no")])
+    run.plugin.usage = lambda: SimpleNamespace(memory=1)
+    assert outcome("W13", run) == (
+        "skip: the plugin sent a device list to the second stream instead of the kubelet's: it "
+        "sends each list to only one stream"
+        if skipped
+        else "fail W08: no (the kubelet misses device changes while another stream is open and "
+        "not read)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lists", "running", "exited", "expected"),
+    [
+        ([["a"], [], ["n"]], True, [False, False], "pass: None"),
+        ([["a"], ["a"]], True, [], "fail: the device list still has 1 healthy device 0 s after all "
+         "devices were removed (removed devices stay on the node)"),
+        ([["a"], []], False, [True], "fail: the plugin exited when it had no devices: exit status "
+         "1 (after a race at boot, the plugin exits and its pod restarts in a loop)"),
+        ([["a"], [], []], True, [False, False], "fail: the plugin works without devices, but does "
+         "not list the device that is added then: no device list contains it within 0 s after "
+         "add-device (a device that is added is not used until the plugin restarts)"),
+        ([["a"], [], []], True, [False, True], "fail: the plugin exited after add-device: exit "
+         "status 1"),
+    ],
+)  # fmt: skip
+def test_w14(lists: list[Any], running: bool, exited: list[bool], expected: str) -> None:
+    left, last = iter(lists), lists[-1]
+    run = Changing(lists=lambda resource, since: [listed()])
+    run.observed.devices = lambda resource: [device(id_) for id_ in next(left, last)]
+    run.plugin.process.is_running = running
+    exits = iter(exited)
+    run.plugin = Seen(has_exited=lambda: next(exits, exited[-1]), **_without(run, "has_exited"))
+    assert outcome("W14", run) == expected
+    assert run.seen[:3] == ["start", "hook remove-device a", ("remove-device", "a")]
+    assert ("hook add-device" in run.seen) is (len(exited) > 1)
+
+
+def _without(run: Any, name: str) -> dict[str, Any]:
+    return {key: value for key, value in vars(run.plugin).items() if key != name}
+
+
+class Seen(SimpleNamespace):
+    """Plugin whose property ``has_exited`` is a function."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        return value() if name == "has_exited" else value
+
+
+# -- restarts ----------------------------------------------------------------------------------
+
+
+class Restarting(Changing):
+    """Run whose plugin registers again after each of these seconds."""
+
+    def __init__(self, *takes: Any, devices: Any = (), **more: Any) -> None:
+        super().__init__(*(devices or [device("a")]), **more)
+        self.left = iter(takes)
+
+    def wait_registered(self, since: Any, seconds: float, after: str) -> float:
+        self.seen.append(f"wait {seconds:g} s after {after}")
+        took = next(self.left, 1.0)
+        if isinstance(took, Exception):
+            raise took
+        return took
+
+
+RESTARTS = attrs.evolve(LIMITS, recover_seconds=60.0, recover_warn_seconds=10.0, restarts=3)
+
+
+@pytest.mark.parametrize(
+    ("took", "expected"),
+    [
+        (10.0, "pass: back after 10.00 s"),
+        (10.5, "warn: "),
+        (Lost("no"), "lost: no"),
+    ],
+)
+def test_k01(took: Any, expected: str) -> None:
+    run = Restarting(took)
+    run.limits = RESTARTS
+    assert outcome("K01", run).startswith(expected)
+    assert run.seen == [
+        "start",
+        "restart the kubelet",
+        "kubelet.restart",
+        "wait 60 s after the restart",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (1, "pass: 3 restarts, back after at most 7.00 s"),
+        (2, f"fail: {GPU} was registered 2 times after restart 3 (older kubelets leak a connection "
+         "with each restart; newer ones reject Register with \"device plugin already connected\")"),
+    ],
+)  # fmt: skip
+def test_k02(count: int, expected: str) -> None:
+    made = [register(number=number, time=number + 0.5) for number in range(count)]
+    run = Restarting(2.0, 7.0, 3.0, **calls(*made))
+    run.limits, lines = RESTARTS, []
+    run.timeline = SimpleNamespace(step=lambda *words: lines.append(words))
+    assert outcome("K02", run) == expected
+    waits = [each for each in run.seen if str(each).startswith("wait 60")]
+    assert waits == [f"wait 60 s after restart {number}" for number in (1, 2, 3)]
+    again = [(f"not expected: {GPU} registers again (call 1)", 1.5)]
+    assert [each for each in lines if len(each) > 1] == again[: count - 1]
+
+
+def test_k03_has_random_gaps_and_restarts_at_two_points() -> None:
+    run = Restarting(*[1.0] * 5, 4.0)
+    run.limits = RESTARTS
+    run.rng = SimpleNamespace(shuffle=lambda gaps: gaps.reverse())  # type: ignore[assignment]
+    gaps: list[Any] = []
+    run.settle = gaps.append  # type: ignore[method-assign, assignment]
+    spent = [SimpleNamespace(is_spent=True)]
+    run.kubelet.faults.list = lambda: spent
+    assert outcome("K03", run) == "pass: back after at most 4.00 s"
+    assert gaps == [1.0, 0.3, 0.05, 0.01, 0.0]
+    assert [str(each) for each in run.seen if str(each).startswith("wait")] == [
+        *[f"wait 60 s after two restarts {each} ms apart" for each in (1000, 300, 50, 10, 0)],
+        "wait 60 s after a restart between Register and the first device list",
+        "wait 60 s after a restart at the first device list",
+    ]
+    assert [each for each in run.seen if each == "clear" or each[0] == "set"] == [
+        ("set", "restart", {"at": "registered"}),
+        "clear",
+        ("set", "restart", {"at": "list"}),
+        "clear",
+    ]
+    assert run.seen.count("kubelet.restart") == 12
+
+
+@pytest.mark.parametrize(
+    ("share", "exited", "expected"),
+    [
+        (0.05, False, "pass: 5.0% of a core without a kubelet, back after 1.50 s"),
+        (0.06, False, "fail: the plugin used 6% of a core while no kubelet was running, limit 5%"),
+        (0.0, True, "fail: the plugin exited when the kubelet stopped: exit status 1 (if it relies "
+         "on its DaemonSet to start it again, use --restart always)"),
+    ],
+)  # fmt: skip
+def test_k04(share: float, exited: bool, expected: str, tmp_path: Path) -> None:
+    run = Restarting(1.5)
+    run.limits = attrs.evolve(RESTARTS, away_cpu_share=0.05)
+    run.kubelet.plugin_dir = tmp_path
+    (tmp_path / "checkpoint").touch()
+    registration._leave_stale_socket(tmp_path / "p.sock")
+    run.plugin.idle_cpu_share, run.plugin.has_exited = share, exited
+    run.plugin.begin_idle = lambda: run.seen.append("idle")
+    assert outcome("K04", run) == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    assert run.seen[:5] == ["start", "stop the kubelet", "kubelet.stop", "idle", "wait 0 s"]
+
+
+_K05 = "an abandoned Allocate call"
+
+
+@pytest.mark.parametrize(
+    ("exited", "lists", "expected", "alive"),
+    [
+        (False, [dp.ListAndWatchResponse()], "pass: back after 1.50 s", []),
+        (True, [dp.ListAndWatchResponse()], "pass: back after 1.50 s", [_K05]),
+        (False, [error()], "skip W11: the first device list of a second stream: Allocate failed "
+         "with INTERNAL: no", [_K05]),
+    ],
+)  # fmt: skip
+def test_k05(exited: bool, lists: list[Any], expected: str, alive: list[str]) -> None:
+    run = Restarting(1.5, 9.0, devices=[device("a"), device("b")])
+    stream = contextlib.nullcontext(Client(next=lists))
+    run.to_plugin = Client(watch=stream)
+    run.plugin.has_exited = exited
+    run.limits = RESTARTS
+    assert outcome("K05", run) == expected
+    assert run.to_plugin.made[0] == ("abandon_allocate", ["a"])
+    assert run.seen[:2] == ["start", "close the connection during Allocate"]
+    assert run.alive == alive
+    if expected.startswith("pass"):
+        assert run.seen[-1] == "wait 60 s after another restart"
+
+
+_BACK = [
+    ("K06", "its socket was deleted", "delete p.sock", None),
+    ("K07", "kubelet.sock was recreated", "restart the kubelet, keep the sockets of plugins",
+     ("set", "restart", {"keep_sockets": True})),
+    ("K08", "its ListAndWatch stream was closed", "end the ListAndWatch streams",
+     ("set", "end-list-stream", {})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("id_", "after", "step", "fault"), _BACK)
+@pytest.mark.parametrize(
+    ("registered", "exited", "expected"),
+    [
+        (True, False, "pass: back after 0.00 s"),
+        (False, True, "lost: the plugin exited after {}: exit status 1"),
+        (False, False, "lost: the plugin did not re-register within 0 s after {}"),
+    ],
+)
+def test_plugin_must_notice_and_return(
+    id_: str, after: str, step: str, fault: Any, registered: bool, exited: bool, expected: str,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    registration._leave_stale_socket(tmp_path / "p.sock")
+    run = Run(
+        is_registered=lambda since, resources: registered,
+        socket=lambda resource: tmp_path / "p.sock",
+    )
+    run.plugin.has_exited = exited
+    if id_ == "K08" and exited:
+        expected = "pass: exits with an error, which is accepted: exit status 1"
+    assert outcome(id_, run) == expected.format(after)
+    assert run.seen == ["start", step, *([fault] if fault else [])]
+    assert (tmp_path / "p.sock").exists() is (id_ != "K06")
+
+
+def test_slow_return_is_a_warning() -> None:
+    run = Run(is_registered=lambda since, resources: True)
+    run.until = lambda condition, seconds: 10.5  # type: ignore[method-assign]
+    run.limits = RESTARTS
+    assert outcome("K07", run).startswith("warn: ")
+    assert "kubelet.sock was recreated" in outcome("K07", run)
+
+
+def test_k09_changes_a_device_after_each_group_of_restarts() -> None:
+    run = Restarting(takes=[0.0, 0.0, 1.0, 1.0, 1.0, 6.0])
+    assert outcome("K09", run) == "pass: reported after at most 6.00 s, over 6 restarts"
+    assert run.changes == [
+        "break a",
+        "recover a",
+        *[
+            f"{each} a after {count}"
+            for count in ("1 kubelet restart", "3 kubelet restarts", "6 kubelet restarts")
+            for each in ("break", "recover")
+        ],
+    ]
+    waits = [str(each) for each in run.seen if str(each).startswith("wait")]
+    assert waits == [f"wait 0 s after restart {number}" for number in range(1, 7)]
+
+
+@pytest.mark.parametrize("restart", ["never", "always"])
+def test_k10(restart: str) -> None:
+    run = Restarting(2.5)
+    run.plugin.process.kill = lambda: run.seen.append("kill")
+    run.plugin.under_test.restart = restart
+    assert outcome("K10", run) == "pass: back after 2.50 s"
+    launched = ["launch"] if restart == "never" else []
+    assert run.seen == ["start", "SIGKILL", "kill", *launched, "wait 0 s after its new start"]
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        ([device("a"), device("b", "Unhealthy")], "pass: None"),
+        ([device("a"), device("c")], f"fail: {GPU}: the devices have changed: lost ['b'], new "
+         "['c']"),
+    ],
+)  # fmt: skip
+def test_k13(later: list[dp.Device], expected: str) -> None:
+    lists = iter([[device("a"), device("b")]])
+    run = Restarting()
+    run.observed.devices = lambda resource: next(lists, later)
+    run.plugin.end = lambda process: run.seen.append("end")
+    assert outcome("K13", run) == expected
+    assert run.seen[:3] == ["start", "end", "relaunch after the plugin's restart"]
+    if expected.startswith("pass"):
+        assert run.seen[3:] == [
+            "restart the kubelet",
+            "kubelet.restart",
+            "wait 0 s after the kubelet's restart",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "gone", "expected"),
+    [
+        ({}, "", "skip: the response names no device node and no mount"),
+        ({"mounts": [mount("/no")], "devices": [node("/no2")]}, "", "skip A12: the response names "
+         "/no, which does not exist"),
+        ({"devices": [node("/no2")]}, "", "skip A11: the response names /no2, which does not "
+         "exist"),
+        ({"devices": [node("null")]}, "", "skip A11: the response names null, which does not "
+         "exist"),
+        ({"mounts": [mount("T"), mount("/dev/null")], "devices": [node("T")]}, "", "pass: 2 host "
+         "paths"),
+        ({"mounts": [mount("T")]}, "stop", "fail: T was removed by the plugin's exit, but a "
+         "container may still use it"),
+        ({"mounts": [mount("T")]}, "start", "fail: T was removed by the plugin's new start, but a "
+         "container may still use it"),
+    ],
+)  # fmt: skip
+def test_k14(
+    fields: Any, gone: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    path.touch()
+    for each in [*fields.get("mounts", ()), *fields.get("devices", ())]:
+        if each.host_path == "T":
+            each.host_path = str(path)
+    run = allocating("a", allocate=each_container(**fields))
+    run.plugin.process.machine_path = Path
+    relaunch = run.relaunch
+
+    def stop(run: Any) -> None:
+        run.seen.append("stop")
+        path.unlink() if gone == "stop" else None
+
+    def start(after: str) -> None:
+        relaunch(after)
+        path.unlink() if gone == "start" else None
+
+    run.relaunch = start  # type: ignore[method-assign]
+    monkeypatch.setattr("devicemanager.conformance.checks.restarts.stop", stop)
+    assert outcome("K14", run).replace(str(path), "T") == expected
+    for each in [*fields.get("mounts", ()), *fields.get("devices", ())]:
+        if each.host_path == str(path):
+            each.host_path = "T"
+    if expected.startswith("pass"):
+        assert run.seen == ["start", "stop", "relaunch after the plugin's restart"]
+
+
+@pytest.mark.parametrize(
+    ("starts", "running", "status", "restart", "expected"),
+    [
+        (1, True, None, "never", "skip: the plugin does not exit when the kubelet stops"),
+        (1, False, 0, "never", "fail: the plugin exited with status 0 when the kubelet stopped, "
+         "expected non-zero"),
+        (1, False, 3, "never", "pass: exit status 1, back after 1.00 s"),
+        (2, True, 3, "always", "pass: exit status 1, back after 1.00 s"),
+    ],
+)  # fmt: skip
+def test_k15(
+    starts: int, running: bool, status: Any, restart: str, expected: str, tmp_path: Path
+) -> None:
+    run = Restarting()
+    run.limits = RESTARTS
+    run.kubelet.plugin_dir = tmp_path
+    registration._leave_stale_socket(tmp_path / "p.sock")
+    run.plugin.process.exit_status, run.plugin.under_test.restart = status, restart
+    stop = run.kubelet.stop
+
+    def stopped() -> None:
+        stop()
+        run.plugin.process.starts, run.plugin.process.is_running = starts, running
+
+    run.kubelet.stop = stopped
+    assert outcome("K15", run) == expected
+    assert not (tmp_path / "p.sock").exists()
+    is_pass = expected.startswith("pass")
+    assert ("launch" in run.seen) is (is_pass and restart == "never")
+    assert run.seen[:3] == ["start", "stop the kubelet", "kubelet.stop"]
+    assert ("kubelet.start" in run.seen) is is_pass
+    assert (run.seen[-1] == "wait 60 s after the kubelet's start") is is_pass
+
+
+# -- the life cycle ----------------------------------------------------------------------------
+
+
+class Ending(SimpleNamespace):
+    """Process that ends after a signal, with a status."""
+
+    def stay_down(self) -> None:
+        self.seen.append("stay down")
+
+    def send_signal(self, number: int) -> None:
+        self.seen.append(int(number))
+        self.is_running = not self.ends
+        self.exit_status = self.status
+
+
+def ending(run: Run, *, ends: bool = True, status: int | None = 0) -> Run:
+    run.plugin.process = Ending(
+        seen=run.seen, ends=ends, status=status, is_running=True, output=lambda: [], starts=1
+    )
+    return run
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "expected"),
+    [
+        (True, 0, "pass: SIGTERM 0.00 s, SIGINT 0.00 s"),
+        (True, 1, "warn: exit status 1, 0.00 s after SIGTERM: expected exit status 0"),
+        (False, None, "fail: the plugin still runs 0 s after SIGTERM"),
+    ],
+)
+def test_l01(ends: bool, status: int | None, expected: str) -> None:
+    run = ending(Run(), ends=ends, status=status)
+    run.limits = attrs.evolve(LIMITS, stop_seconds=0)
+    run.relaunch = lambda after: (  # type: ignore[method-assign]
+        run.seen.append(f"relaunch after {after}"),
+        setattr(run.plugin.process, "is_running", True),
+    )
+    assert outcome("L01", run) == expected
+    assert run.disproved == (set() if ends else {"L01"})
+    seen = ["start", "SIGTERM", "stay down", 15]
+    more = ["relaunch after its start", "SIGINT", "stay down", 2]
+    assert run.seen == (seen + more if expected.startswith("pass") else seen)
+
+
+def test_l02(tmp_path: Path) -> None:
+    path = tmp_path / "p.sock"
+    run = ending(Run(socket=lambda resource: path))
+    assert outcome("L02", run) == "pass: None"
+    registration._leave_stale_socket(path)
+    assert outcome("L02", run) == ("fail: the plugin's socket p.sock still exists after its exit")
+    run = ending(Run(socket=lambda resource: path), ends=False)
+    run.limits = attrs.evolve(LIMITS, stop_seconds=0)
+    assert outcome("L02", run) == "skip L01: the plugin still runs 0 s after SIGTERM"
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ({"others.txt": 1, "others.sock": 2, "new": 3}, "pass: None"),
+        ({"others.sock": 2}, "fail: the plugin removed others.txt, which is not its file"),
+        ({"others.txt": 1, "others.sock": 3}, "fail: the plugin replaced or changed others.sock, "
+         "which is not its file"),
+    ],
+)  # fmt: skip
+def test_l03(after: dict[str, int], expected: str, tmp_path: Path) -> None:
+    found: list[Any] = []
+
+    def other_files() -> dict[str, int]:
+        found.append({path.name: path.is_socket() for path in tmp_path.iterdir()})
+        return after if len(found) > 1 else {"others.txt": 1, "others.sock": 2}
+
+    run = ending(Run(other_files=other_files))
+    run.kubelet.plugin_dir = tmp_path
+    assert outcome("L03", run) == expected
+    assert found[0] == {"others.txt": False, "others.sock": True}
+    assert run.seen[2:5] == [
+        "create a file and a socket in the plugin directory",
+        "relaunch after its start",
+        "SIGTERM",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("memory", "hooks", "expected", "changes"),
+    [
+        ([100 << 20, 110 << 20], (), "pass: memory +10.0%", 0),
+        ([100 << 20, 121 << 20], (), "fail: the plugin's memory grew by 21% during 5 allocations",
+         0),
+        ([1, 1], ("break-device", "recover-device"), "pass: memory +0.0%", 12),
+        ([1, 1], ("break-device",), "pass: memory +0.0%", 0),
+        ([1, 1], ("recover-device",), "pass: memory +0.0%", 0),
+    ],
+)  # fmt: skip
+def test_l06(memory: list[int], hooks: Any, expected: str, changes: int) -> None:
+    run, left = Changing(device("a"), device("b")), iter(memory)
+    run.limits = attrs.evolve(LIMITS, allocations=5, changes=7)
+    run.plugin.under_test.hooks = hooks
+    run.plugin.usage = lambda: SimpleNamespace(memory=next(left))
+    assert outcome("L06", run) == expected
+    ids = [["a"], ["b"], ["a"], ["b"], ["a"]] * 2
+    assert run.to_plugin.made == [("allocate", id_) for id_ in ids]
+    assert len(run.changes) == changes
+    run.to_plugin = Client(allocate=[None, error()])
+    assert outcome("L06", run) == f"skip A07: Allocate call 2: {_ALLOCATE}"
+
+
+_UNKNOWN = ["/v1beta1.DevicePlugin/NoSuchMethod", "/v9.NoSuchService/Call"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([error("UNIMPLEMENTED")] * 2, "pass: None"),
+        ([error("UNIMPLEMENTED"), b""], f"fail: unknown method {_UNKNOWN[1]} succeeded, expected "
+         "UNIMPLEMENTED"),
+        ([error("UNKNOWN")], f"fail: unknown method {_UNKNOWN[0]}: Allocate failed with UNKNOWN: "
+         "no, expected UNIMPLEMENTED"),
+    ],
+)  # fmt: skip
+def test_l08(answers: list[Any], expected: str) -> None:
+    run = Run(client=Client(raw=list(answers)))
+    assert outcome("L08", run) == expected
+    made = [("raw", method, b"", 10.0) for method in _UNKNOWN[: len(answers)]]
+    assert run.to_plugin.made == [("options",), *made]
+    assert run.alive == (["unknown methods"] if expected.startswith("pass") else [])
+
+
+def test_l09_and_l10() -> None:
+    run = Run()
+    for fixed, expected in (
+        (False, "pass: the directory is configurable"),
+        (True, "warn: the plugin has a fixed plugin directory: it was run with --at-node-paths"),
+    ):
+        run.plugin.under_test.at_node_paths = fixed
+        assert outcome("L09", run) == expected
+    run.limits = Limits(idle_seconds=30)
+    for ports, lines, expected in (
+        ([], [], "pass: listens on no TCP port; 0 lines per minute when idle"),
+        (["a:1", "b:2"], ["x"] * 300, "pass: listens on a:1, b:2; 600 lines per minute when idle"),
+    ):
+        run.plugin.listening_ports = lambda ports=ports: ports
+        run.timeline = SimpleNamespace(output=lambda lines=lines: lines)
+        assert outcome("L10", run) == expected
+
+
+@pytest.mark.parametrize(
+    ("hook", "running", "status", "output", "expected"),
+    [
+        (True, True, None, ["x"], "fail: the misconfigured plugin keeps running"),
+        (False, True, None, ["x", "y" * 300], "pass: the misconfigured plugin keeps running, and "
+         f"prints: {'y' * 200}"),
+        (False, True, None, [], "fail: the plugin neither exited nor printed anything without its "
+         "plugin directory"),
+        (True, False, 0, ["x"], "fail: the misconfigured plugin exited with status 0, expected "
+         "non-zero"),
+        (True, False, 1, [], "fail: exit status 1: the misconfigured plugin exited without any "
+         "output"),
+        (True, False, 2, ["panic: x"], "fail: the misconfigured plugin crashed (exit status 1), "
+         "expected a message and a non-zero exit status without a crash"),
+        (True, False, 1, ["a", "z" * 300], f"pass: exit status 1: {'z' * 200}"),
+    ],
+)  # fmt: skip
+def test_l11(
+    hook: bool, running: bool, status: Any, output: list[str], expected: str, tmp_path: Path
+) -> None:
+    run = Run()
+    run.kubelet.plugin_dir = tmp_path / "p"
+    run.plugin.under_test.has = lambda name: hook and name == "misconfigure"
+    run.plugin.process = SimpleNamespace(
+        is_running=running, exit_status=status, output=lambda: output
+    )
+    run.timeline = SimpleNamespace(step=run.seen.append, output=lambda: output)
+    launched: list[str] = []
+    run.launch = lambda *before, hook: launched.append(hook) or run.plugin.process  # type: ignore[method-assign, func-returns-value]
+    assert outcome("L11", run) == expected
+    assert launched == (["misconfigure"] if hook else [""])
+    assert (tmp_path / "p").is_file() is not hook
+    step = "create a file in place of the plugin directory"
+    assert run.seen == (["start the kubelet", "kubelet.start"] if hook else [step])
+
+
+@pytest.mark.parametrize(
+    ("instances", "resources", "reason", "expected"),
+    [
+        (3, 2, "no", "fail: the plugin has 3 inotify instances, limit 2"),
+        (2, 2, "no", "skip: 2 inotify instances; a limit of inotify instances cannot be tested on "
+         "this machine: no"),
+        (1, 1, "", "skip K01: 1 inotify instance; lost"),
+    ],
+)  # fmt: skip
+def test_l07(
+    instances: int, resources: int, reason: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Restarting(Failed("lost"))
+    run.resources = (GPU, NIC)[:resources]
+    run.plugin.usage = lambda: SimpleNamespace(inotify=instances)
+    monkeypatch.setattr(
+        "devicemanager.conformance.checks.lifecycle.why_inotify_cannot_be_limited", lambda: reason
+    )
+    assert outcome("L07", run) == expected
+
+
+# -- steps of several checks -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("now", "health", "expected"),
+    [
+        ([device("a"), device("b")], True, ""),
+        ([device("b"), device("a")], True, ""),
+        ([device("a"), device("b", "Unhealthy")], False, ""),
+        ([device("a"), device("b", "Unhealthy")], True, "the health of b has changed from Healthy "
+         "to Unhealthy"),
+        ([device("a")], False, "the devices have changed: lost ['b'], new []"),
+        ([*map(device, "abhgfedc")], True, "the devices have changed: lost [], new ['c', 'd', "
+         "'e', 'f', 'g']"),
+    ],
+)  # fmt: skip
+def test_devices_are_compared(now: list[dp.Device], health: bool, expected: str) -> None:
+    run = Run(*now)
+    before = {GPU: {"a": "Healthy", "b": "Healthy"}}
+    try:
+        steps.check_same_devices(run, before, health=health)
+    except Failed as failed:
+        assert str(failed) == f"{GPU}: {expected}"
+    else:
+        assert expected == ""
+
+
+def test_health_is_compared_by_default() -> None:
+    with pytest.raises(Failed, match=r"the health of a has changed from Healthy to Unhealthy$"):
+        steps.check_same_devices(Run(device("a", "Unhealthy")), {GPU: {"a": "Healthy"}})
+
+
+# -- two instances -----------------------------------------------------------------------------
+
+
+def bound(path: Path) -> Path:
+    registration._leave_stale_socket(path)
+    return path
+
+
+class Instances(Run):
+    """Run in which a second instance binds a socket when it is launched."""
+
+    def __init__(self, directory: Path, name: str, *, exits: bool = False) -> None:
+        super().__init__()
+        self.limits = RESTARTS
+        self.old, self.new = bound(directory / "old"), directory / name
+        self.starts = bool(name)
+        self.registered = [(GPU, self.old)]
+        self.observed.sockets = lambda since: self.registered[0 if since == EVER else 1 :]
+        self.observed.is_serving = lambda resource: True
+        self.exits = exits  # type: ignore[assignment]
+        self.removes: Any = lambda: None
+        self.plugin.stop = lambda process: (self.seen.append("stop"), self.removes())
+        self.until = lambda condition, seconds: (  # type: ignore[method-assign]
+            self.seen.append(seconds) or (0.5 if condition() else None)  # type: ignore[func-returns-value]
+        )
+
+    def launch(self, *before: str, hook: str = "") -> Any:
+        self.seen.append("launch")
+        if self.exits:
+            self.plugin.has_exited = True
+        elif self.starts:
+            # The old file still exists, so that the new one has another inode.
+            if self.new == self.old:
+                self.old.rename(self.old.with_name("kept"))
+            self.registered.append((GPU, bound(self.new)))
+        return SimpleNamespace(is_running=not self.exits)
+
+
+_UPDATE = " (an update with maxSurge never ends: the new pod fails while the old one runs)"
+
+
+@pytest.mark.parametrize("name", ["new", "old"])
+def test_k11_passes_if_the_second_instance_keeps_its_socket(name: str, tmp_path: Path) -> None:
+    run = Instances(tmp_path, name)
+    assert outcome("K11", run) == "pass: 0 registrations after the exit of the first instance"
+    step = "SIGTERM to the first instance"
+    assert run.seen == ["start", "launch", 0, step, "stop", "wait 0 s", 60]
+
+
+@pytest.mark.parametrize("name", ["new", "old"])
+@pytest.mark.parametrize("again", [False, True])
+def test_k11_fails_if_the_first_instance_removes_it(name: str, again: bool, tmp_path: Path) -> None:
+    run = Instances(tmp_path, name)
+
+    def removes() -> None:
+        run.new.rename(tmp_path / "removed")
+        if again:
+            bound(run.new)
+
+    run.removes = removes
+    text = f"the first instance removed {name}, the socket of the second instance"
+    # With another name, the second instance may create its socket again.
+    is_pass = again and name == "new"
+    assert (outcome("K11", run) == f"fail: {text}") is not is_pass
+
+
+@pytest.mark.parametrize(
+    ("took", "expected"),
+    [
+        (10.0, "pass: 0 registrations after the exit of the first instance"),
+        (10.5, "warn: no ListAndWatch stream was open for 10.5 s after the exit of the first "
+         "instance"),
+        (None, "fail: no ListAndWatch stream is open 60 s after the exit of the first instance"),
+    ],
+)  # fmt: skip
+def test_k11_waits_for_the_streams(took: float | None, expected: str, tmp_path: Path) -> None:
+    run = Instances(tmp_path, "new")
+    results = iter([0.5, took])
+    run.until = lambda condition, seconds: next(results)  # type: ignore[method-assign]
+    assert outcome("K11", run) == expected
+
+
+@pytest.mark.parametrize(
+    ("id_", "exits", "expected"),
+    [
+        ("K11", True, f"fail: a second instance cannot start: exit status 1{_UPDATE}"),
+        ("K12", True, "skip K11: a second instance cannot start: exit status 1"),
+        ("K11", False, f"fail: a second instance did not register within 0 s{_UPDATE}"),
+        ("K12", False, "skip K11: a second instance did not register within 0 s"),
+    ],
+)
+def test_second_instance_must_register(
+    id_: str, exits: bool, expected: str, tmp_path: Path
+) -> None:
+    assert outcome(id_, Instances(tmp_path, "", exits=exits)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("new", "pass: None"),
+        ("old", "warn: both instances of the plugin use the same socket old"),
+    ],
+)
+def test_k12(name: str, expected: str, tmp_path: Path) -> None:
+    assert outcome("K12", Instances(tmp_path, name)) == expected
+
+
+# -- streams and their handlers ----------------------------------------------------------------
+
+
+class Uses:
+    """Resource use that has grown, or not."""
+
+    def __init__(self, number: int, grown: bool) -> None:
+        self.number, self.grown = number, grown
+
+    def has_more_handles(self, before: Any, limits: Any) -> bool:
+        return self.grown
+
+    def __str__(self) -> str:
+        return f"use {self.number}"
+
+
+@pytest.mark.parametrize(
+    ("grown", "waits", "expected"),
+    [
+        ([False], [2.0], "pass: handlers"),
+        ([True, True, False], [2.0, 2.0, 2.0], "pass: handlers"),
+        ([True] * 4, [2.0, 2.0, 2.0, 10.0], "fail: 4 batches of 3 streams were opened and closed; "
+         "resource use after the last one: use 8; before it: use 6"),
+    ],
+)  # fmt: skip
+def test_w15(
+    grown: list[bool], waits: list[float], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, count, found = Run(), iter(range(20)), iter(grown)
+    run.limits = Limits(stream_batches=4, streams=3)
+    uses: list[Uses] = []
+
+    def usage() -> Uses:
+        number = next(count)
+        uses.append(Uses(number, next(found) if number % 2 else False))
+        return uses[-1]
+
+    seen: list[float] = []
+    opened: list[str] = []
+    monkeypatch.setattr(listandwatch, "assume_new_list", lambda run: opened.append("list"))
+    monkeypatch.setattr(listandwatch, "_check_handlers", lambda run: "handlers")
+    run.kubelet.calls = SimpleNamespace(in_progress=[SimpleNamespace(rpc="ListAndWatch")])
+    run.plugin.usage = usage
+    run.settle = lambda seconds: run.seen.append(f"settle {seconds}")  # type: ignore[method-assign, assignment, misc]
+    run.until = lambda condition, seconds: (  # type: ignore[method-assign]
+        seen.append(seconds) or (0.1 if condition() else None)  # type: ignore[func-returns-value]
+    )
+    assert outcome("W15", run) == expected
+    assert (seen, len(opened)) == (waits, 1 + 3 * len(waits))
+    assert run.seen == ["start", "settle 0.2"]
+
+
+@pytest.mark.parametrize(("streams", "closes"), [([1, 1], False), ([1, 2], True)])
+def test_w15_closes_streams_of_earlier_registrations(
+    streams: list[int], closes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, left = Run(), iter(streams)
+    run.limits = Limits(stream_batches=1)
+    monkeypatch.setattr(listandwatch, "assume_new_list", lambda run: None)
+    monkeypatch.setattr(listandwatch, "_check_handlers", lambda run: "handlers")
+    monkeypatch.setattr(listandwatch, "_open_streams", lambda run: next(left))
+    run.plugin.usage = lambda: Uses(0, False)
+    run.settle = lambda seconds=1.5: run.seen.append(f"settle {seconds}")  # type: ignore[method-assign, assignment, misc]
+    assert outcome("W15", run) == "pass: handlers"
+    restart = ["settle 1.5", "restart the kubelet", "kubelet.restart", "wait 60 s after the "
+               "restart", "settle 0.2"]  # fmt: skip
+    assert run.seen == ["start", "settle 0.2", *(restart if closes else [])]
+
+
+_AS_BEFORE = "threads and descriptors as before"
+
+
+@pytest.mark.parametrize(
+    ("is_go", "handlers", "rounds", "expected"),
+    [
+        (False, [], 0, _AS_BEFORE),
+        (True, [None], 1, f"{_AS_BEFORE}; no stacks on SIGABRT, so no goroutines counted"),
+        (True, [2], 1, "2 goroutines in ListAndWatch"),
+        (True, [1], 1, "1 goroutine in ListAndWatch"),
+        (True, [5, 2], 2, "2 goroutines in ListAndWatch"),
+        (True, [5, 5, 0], 3, "0 goroutines in ListAndWatch"),
+        (True, [5, 4, 3], 3, "1 ListAndWatch handler did not return after the end of the stream: "
+         "the plugin has 3 goroutines in ListAndWatch, and 2 open streams"),
+    ],
+)  # fmt: skip
+def test_handlers_are_counted(
+    is_go: bool, handlers: list[Any], rounds: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, left = ending(Run()), iter(handlers)
+    run.plugin.process.pid = 7
+    run.limits = Limits(stream_end_seconds=10, streams=3)
+    calls = [SimpleNamespace(rpc=rpc) for rpc in ("ListAndWatch", "Register", "ListAndWatch")]
+    run.kubelet.calls = SimpleNamespace(in_progress=calls)
+    run.settle = lambda seconds=None: run.seen.append(f"settle {seconds}")  # type: ignore[method-assign, assignment, misc]
+    relaunch = run.relaunch
+    run.relaunch = lambda after: (relaunch(after), setattr(run.plugin.process, "is_running", True))  # type: ignore[method-assign]
+    run.until = lambda condition, seconds: run.seen.append(f"until {seconds:g}")  # type: ignore[method-assign]
+    monkeypatch.setattr(listandwatch, "assume_new_list", lambda run: run.seen.append("list"))
+    path = "devicemanager.conformance.process_checks"
+    monkeypatch.setattr(f"{path}.is_go", lambda pid: is_go and pid == 7)
+    monkeypatch.setattr(
+        f"{path}.goroutines_in",
+        lambda output, name: next(left) if name == "ListAndWatch" else None,
+    )
+    try:
+        found = listandwatch._check_handlers(run)
+    except Failed as failed:
+        found = str(failed)
+    assert found == expected
+    abort = ["SIGABRT", "stay down", 6, "until 10"]
+    again = ["relaunch after its new start", "list", "list", "list"]
+    whole = [["settle None", *abort], [*again, "settle 10.0", *abort],
+             [*again, "until 35", "settle None", *abort]]  # fmt: skip
+    assert [str(each) for each in run.seen] == [
+        str(each).replace("10.0", str(run.limits.stream_end_seconds))
+        for part in whole[:rounds]
+        for each in part
+    ]
+
+
+# -- inotify -----------------------------------------------------------------------------------
+
+_NONE = "with a limit of 0 inotify instances"
+
+
+@pytest.mark.parametrize(
+    ("registers", "took", "exited", "status", "output", "expected"),
+    [
+        (True, 2.0, False, None, [], "back after 2.00 s"),
+        (True, Failed("no"), False, None, [], f"{_NONE}: no"),
+        (False, 2.0, False, None, [], f"{_NONE}, the plugin neither registered nor exited"),
+        (False, 2.0, True, 0, ["inotify"], f"{_NONE}, the plugin exited with status 0, expected "
+         "non-zero"),
+        (False, 2.0, True, 1, ["x"], f"{_NONE}: exit status 1, and its output does not mention "
+         "inotify"),
+        *[(False, 2.0, True, 1, [line, "x"], "exits with an error, which is accepted: exit status "
+          f"1: {line}") for line in ("Inotify", "cannot watch", "Too many open files", "EMFILE")],
+        (True, Failed("no"), True, 1, ["inotify 1", "inotify " + "y" * 300], "exits with an error, "
+         f"which is accepted: exit status 1: inotify {'y' * 192}"),
+    ],
+)  # fmt: skip
+def test_plugin_without_inotify(
+    registers: bool, took: Any, exited: bool, status: Any, output: list[str], expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    run = Restarting(took)
+    limits: list[int] = []
+    monkeypatch.setattr(
+        lifecycle, "_registers", lambda run, instances: limits.append(instances) or registers
+    )
+    run.plugin.has_exited_once = exited
+    run.plugin.process.exit_status = status
+    run.plugin.process.output = lambda: output
+    try:
+        found = lifecycle._without_inotify(run)
+    except Failed as failed:
+        found = str(failed)
+    assert found == expected
+    assert (limits, run.seen[0]) == ([0], "no inotify instances")
+    assert ("wait 0 s after restart 1" in run.seen) is registers
+
+
+@pytest.mark.parametrize(
+    ("without", "in_namespace", "expected"),
+    [
+        ("text", True, "pass: 1 inotify instance; without any: text"),
+        (Failed("no"), True, "fail: no"),
+        (Failed("no"), False, "skip: 1 inotify instance; in a user namespace, the plugin fails "
+         "even if inotify works"),
+    ],
+)  # fmt: skip
+def test_l07_repeats_a_failure_with_inotify(
+    without: Any, in_namespace: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Restarting()
+    run.plugin.end = lambda process: run.seen.append("end")
+    run.plugin.usage = lambda: SimpleNamespace(inotify=1)
+    monkeypatch.setattr(lifecycle, "why_inotify_cannot_be_limited", lambda: "")
+    client = Client(without=without)
+    monkeypatch.setattr(lifecycle, "_without_inotify", client.without)
+    limits: list[int] = []
+    monkeypatch.setattr(
+        lifecycle, "_registers", lambda run, instances: limits.append(instances) or in_namespace
+    )
+    assert outcome("L07", run) == expected
+    is_pass = expected.startswith("pass")
+    assert (limits, run.seen.count("end")) == (([], 1) if is_pass else ([128], 2))
+    waits = [each for each in run.seen if str(each).startswith("wait")]
+    assert len(waits) == 1 + (not is_pass and in_namespace)
+
+
+@pytest.mark.parametrize(
+    ("registered", "exited", "expected"),
+    [(True, False, True), (True, True, True), (False, True, False), (False, False, False)],
+)
+def test_registration_with_a_limit_of_inotify(
+    registered: bool, exited: bool, expected: bool
+) -> None:
+    run = Run(is_registered=lambda since, resources: registered and since == "mark")
+    run.plugin.has_exited_once = exited
+    launched: list[Any] = []
+    run.launch = lambda *before, hook="": launched.append(before)  # type: ignore[method-assign, assignment, misc]
+    run.begin_set_up = lambda: run.seen.append("set up")  # type: ignore[method-assign]
+    assert lifecycle._registers(run, 3) is expected
+    assert launched == [lifecycle.limited_inotify(3)]
+    assert launched[0][-1] == "3"
+    assert run.seen == (["set up"] if expected else [])
