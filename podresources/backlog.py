@@ -75,9 +75,11 @@ class Backlog:
         return self._bytes
 
     def add(self, call: Call, size: int) -> bool:
-        """Count a response of ``size`` bytes until its RPC ends, and return True. If the response
-        does not fit, return False without counting it. The method can block for a second to make
-        room."""
+        """Return True if a response of ``size`` bytes fits within the limits, else False.
+
+        A response that fits counts toward the limits until its RPC ends. To make room for a
+        response, the method can block for a second.
+        """
         with self._lock:
             old = self._in_the_way(size)
             number = None if old is None or old else self._put(call, size)

@@ -1,6 +1,6 @@
 """Authorization of requests.
 
-All users have the same permissions, except nodes (users ``system:node:NAME``): for them, the Node
+All users have the same permissions, except nodes. For a node (user ``system:node:NAME``), the Node
 authorizer and the role ``system:node`` decide.
 
 The Node authorizer follows plugin/pkg/auth/authorizer/node/node_authorizer.go (v1.32). The role
@@ -79,7 +79,10 @@ class Permissions:
     """
 
     def __init__(self, allowed: Iterable[Permission] | None = None) -> None:
-        """``allowed``: the permissions that all users have; None means all permissions."""
+        """Grant permissions to all users.
+
+        ``allowed``: the permissions to grant; None grants all permissions.
+        """
         self.allowed = None if allowed is None else frozenset(allowed)
         self._lock = threading.Lock()
         self._used: set[Permission] = set()
@@ -91,7 +94,7 @@ class Permissions:
             return frozenset(self._used)
 
     def forget(self) -> None:
-        """Clear the record of permissions that requests have needed."""
+        """Clear the record of the permissions that requests have needed (``used``)."""
         with self._lock:
             self._used.clear()
 
@@ -106,7 +109,7 @@ class Permissions:
         return self.allowed is None or permission in self.allowed
 
     def review(self, spec: Mapping[str, Any]) -> bool:
-        """Return the answer to a SelfSubjectAccessReview with this ``spec``: True if allowed."""
+        """Return ``status.allowed`` for a SelfSubjectAccessReview with this ``spec``."""
         of = spec.get("resourceAttributes")
         if of is None:
             # Paths such as /version need no permission.

@@ -36,7 +36,8 @@ _LIST: Final = (
 def parsed(target: Target, method: str, body: bytes, content: str) -> Any:
     """Return the object in a body, or the steps of a JSON patch.
 
-    If the body is empty, return ``{}``; for POST and PUT, an empty body is an error.
+    For POST and PUT, an empty body is an error. For all other methods, return ``{}`` for an empty
+    body.
 
     ``content``: the header ``Content-Type``, which names the encoding of the body. Raises
     StatusError if the encoding is unknown, or if the body cannot be decoded.
@@ -137,10 +138,11 @@ def typed(target: Target, value: Object, *, strict: bool) -> Object:
 
 
 def typed_patch(target: Target, value: Object, patch: Object | None, *, strict: bool) -> Object:
-    """Check the object ``value`` that a patch has produced, and return it, as ``typed`` does.
+    """Check the types of the fields of a patched object, and return the object.
 
-    ``patch``: the strategic merge patch that produced the object; None for any other kind of patch.
-    The error message contains ``patch``, or the object if ``patch`` is None.
+    The rules and errors are those of ``typed``. ``value``: the patched object. ``patch``: the
+    strategic merge patch; None for any other kind of patch. The error message shows ``patch``, or
+    the object if ``patch`` is None.
     """
     try:
         return _typed(target, value, strict)

@@ -1,8 +1,8 @@
 """Claim controller: create claims from templates, and release the claims of finished pods.
 
-By default, the controller releases only claims that the scheduler of this package has allocated. It
-recognizes these claims by a finalizer. It does not release claims that a test has allocated. With
-``is_strict``, it removes the reservations of finished and missing pods from all claims, as the
+By default, the controller releases only claims that the scheduler of this package has allocated. A
+finalizer marks these claims. Claims that a test has allocated stay allocated. With ``is_strict``,
+the controller removes the reservations of finished and missing pods from all claims, as the
 controller of a cluster does.
 """
 

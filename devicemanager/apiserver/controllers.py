@@ -1,8 +1,8 @@
 """Minimal controllers: taint nodes that are not ready, run Jobs, and remove orphaned pods.
 
-They do not replace real controllers. The node lifecycle controller reads only conditions and
-leases. The Job controller only creates and counts pods. The scheduler is in ``scheduler``, and the
-claim controller in ``claim_controller``.
+They do less than real controllers. The node lifecycle controller reads only conditions and leases.
+The Job controller only creates and counts pods. The scheduler is in ``scheduler``, and the claim
+controller in ``claim_controller``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Controllers:
     ) -> None:
         """Create controllers for a server.
 
-        ``grace``: a node becomes NotReady this many seconds after the last renewal of its Lease.
+        ``grace``: a node becomes NotReady if its Lease is not renewed for this many seconds.
         ``strict_claims``: True to remove the reservations of finished and missing pods from every
         claim, as the controller of a cluster does. False to remove them only from claims that the
         scheduler has allocated.
@@ -94,12 +94,11 @@ class Controllers:
 
 
 class NodeLifecycle:
-    """Node lifecycle controller: taints nodes that are not ready, and deletes the pods and
-    ResourceSlices of deleted nodes.
+    """Node lifecycle controller. Not thread-safe.
 
-    A node becomes NotReady when its Lease expires. The controller ignores the times in Leases. A
-    Lease expires if it does not change for ``grace`` seconds of the controller's clock. Not
-    thread-safe.
+    It taints nodes that are not ready, and deletes the pods and ResourceSlices of deleted nodes. A
+    node becomes NotReady if its Lease does not change for ``grace`` seconds. The controller
+    measures this time with its own clock, and does not evaluate the times in Leases.
     """
 
     def __init__(self, grace: float) -> None:

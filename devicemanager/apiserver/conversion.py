@@ -3,12 +3,11 @@
 Objects are stored at one version. Requests and responses can use another version:
 
 * ``resource.k8s.io/v1beta2`` has the same fields as v1.
-* In ``resource.k8s.io/v1beta1``, a device has a name and the field ``basic``, which contains all
-  other fields of the device. The fields that v1 has in ``exactly`` are directly in the request of
-  a claim.
+* In ``resource.k8s.io/v1beta1``, the field ``basic`` of a device contains all fields of the device
+  except the name. Each request in a claim directly contains the fields that v1 has in ``exactly``.
 * ``events.k8s.io/v1`` has the events of the core group with other field names.
 
-A field that the other version lacks keeps its name and value, so no data is lost
+A field that exists in only one of the versions is copied unchanged, so no data is lost
 (``pkg/apis/resource/v1beta1``, ``pkg/apis/events/v1``; v1.36).
 """
 

@@ -1,7 +1,7 @@
 """Discovery documents: ``/api``, ``/apis``, API groups, the resources of a version, and OpenAPI.
 
 The OpenAPI documents have no schemas. They only say that the server supports ``fieldValidation``.
-So kubectl lets the server find unknown fields, and needs no schemas to find them itself.
+Therefore kubectl does not look for unknown fields itself, but leaves this to the server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Encode stored objects as JSON, in the version of a request."""
+"""Encode stored objects as JSON, in the ``apiVersion`` that a request uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["list_text", "object_text"]
 
 
 def object_text(named: Target, stored: Stored) -> bytes:
-    """Return an object as JSON, in the version of a request."""
+    """Return an object as JSON, in the ``apiVersion`` that the request uses."""
     if named.api_version == named.kind.api_version:
         return stored.text
     return json.dumps(from_stored(named.kind, named.api_version, stored.value)).encode()

@@ -188,10 +188,10 @@ def invalid(target: Target, name: str, errors: Sequence[FieldError]) -> StatusEr
 
 
 def patch_mismatch(shown: str, why: str) -> StatusError:
-    """Return the error 422: the result of a patch is not an object of the API.
+    """Return the error 422: the result of a patch cannot be decoded as an object.
 
-    ``shown``: the patch or its result. As on a real API server, the message does not name the
-    object.
+    ``shown``: the patch or its result, for the message. As on a real API server, the message does
+    not name the object.
     """
     error = FieldError("FieldValueInvalid", "patch", shown, why)
     causes = [{"reason": error.reason, "message": error.text, "field": error.field}]
@@ -199,9 +199,10 @@ def patch_mismatch(shown: str, why: str) -> StatusError:
 
 
 def update_rejected(target: Target, error: FieldError) -> StatusError:
-    """Return the error 422: an update is invalid, such as an update without a required version.
+    """Return the error 422: an update is invalid, for example because it has no
+    ``resourceVersion``.
 
-    The message starts with the resource, such as ``nodes``, instead of the kind.
+    The message starts with the plural name, such as ``nodes``, and not with the kind.
     """
     kind = attrs.evolve(target.kind, name=target.kind.plural)
     return invalid(attrs.evolve(target, kind=kind), target.name, [error])

@@ -13,7 +13,7 @@ __all__ = ["Faults", "Request"]
 
 @attrs.frozen
 class Request:
-    """Properties of a request, by which a fault selects requests."""
+    """Properties of a request that determine whether a fault applies to it."""
 
     verb: str
     """Verb as in RBAC: get, list, watch, create, update, patch or delete."""
@@ -44,8 +44,11 @@ class Faults:
         self.silent = False
         """True to accept requests without responding. Open watches send nothing."""
         self.second_writer: Callable[[Request], bool] = lambda request: False
-        """Function that selects updates and patches. Before a selected request, the server itself
-        changes the object, as another client would."""
+        """Function that simulates a second client.
+
+        If it returns True for an update or patch, the server first writes the object, as another
+        client would.
+        """
 
     def fail(
         self,
@@ -55,10 +58,11 @@ class Faults:
         times: int | None = None,
         probability: float = 1.0,
     ) -> None:
-        """Add a fault: respond with the status code ``code`` if ``matches(request)`` returns True.
+        """Add a fault: requests for which ``matches`` returns True fail with the status code
+        ``code``.
 
-        The fault fires for such a request with the given probability, and at most ``times`` times.
-        If ``times`` is None, the number is not limited.
+        ``times``: maximum number of requests that fail; None means no limit.
+        ``probability``: probability with which a matching request fails.
         """
         with self._lock:
             self._failures.append(_Failure(code, matches, times, probability))

@@ -92,7 +92,7 @@ class HttpRequest:
 
     @property
     def for_faults(self) -> Request:
-        """The properties of this request, by which a fault selects requests."""
+        """Properties of this request that determine whether a fault applies to it."""
         named = self.target
         return Request(self.verb, named.kind.plural, named.namespace, named.name, named.subresource)
 
@@ -136,9 +136,9 @@ class RequestHandler:
         self.watch_list = watch_list
 
     def parse(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpRequest:
-        """Authenticate and parse a request.
+        """Check the token of a request, and return the parsed request.
 
-        Raises StatusError for an invalid token, path or body.
+        Raises StatusError for an invalid token, method, path or body.
         """
         if self.token is not None and _bearer_token(headers.get("Authorization")) != self.token:
             raise StatusError(401, "Unauthorized")

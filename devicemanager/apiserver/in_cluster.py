@@ -65,7 +65,7 @@ class InCluster:
 
     @property
     def authority(self) -> bytes:
-        """CA certificate by which clients verify the server, as PEM."""
+        """CA certificate in PEM format, for clients that verify the server."""
         return (self.directory / "ca.crt").read_bytes()
 
 

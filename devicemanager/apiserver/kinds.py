@@ -25,8 +25,10 @@ class Kind:
     name: str
     namespaced: bool = True
     others: tuple[str, ...] = ()
-    """Other values of ``apiVersion`` at which clients can read and write the objects. Objects are
-    stored at a version that is not in this tuple."""
+    """Other values of ``apiVersion`` that clients can use for objects of this type.
+
+    The tuple does not contain ``api_version``, at which objects are stored.
+    """
     subresources: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     """Short names, such as ``po``."""
@@ -135,13 +137,13 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType({kind.plural: kind for kind 
 
 
 class Kinds:
-    """Table of the resource types that a server supports: built-in types and those of CRDs.
+    """Table of the resource types that a server supports. Thread-safe.
 
-    Thread-safe.
+    These are the built-in types and the types that CustomResourceDefinitions define.
     """
 
     def __init__(self, hidden: Iterable[str] = ()) -> None:
-        """Create the table.
+        """Create a table with the built-in resource types.
 
         ``hidden``: values of ``apiVersion`` that are not served, such as ``resource.k8s.io/v1``.
         """
@@ -150,7 +152,7 @@ class Kinds:
         self._kinds: tuple[Kind, ...] = _ALL
 
     def copied(self) -> Kinds:
-        """Return a copy of the table."""
+        """Return a copy of this table of resource types."""
         found = Kinds(self.hidden)
         found._kinds = self.all()
         return found
@@ -191,9 +193,9 @@ class Kinds:
         raise KeyError(name)
 
     def of(self, api_version: str, name: str) -> tuple[Kind, str] | None:
-        """Return ``(kind, api_version)`` for the kind with a name such as ``Pod``.
+        """Return ``(kind, api_version)`` for the kind ``name``, such as ``Pod``.
 
-        Return None if the server does not serve the kind at this ``apiVersion``.
+        Return None if the server does not serve the kind at ``api_version``.
         """
         for kind in self.all():
             if kind.name == name and api_version in self.versions(kind):
@@ -206,9 +208,10 @@ class Kinds:
         return [each for each in (kind.api_version, *kind.others) if each not in self.hidden]
 
     def target(self, path: str) -> Target | None:
-        """Parse an API path such as ``/api/v1/namespaces/default/pods/a/status``.
+        """Return the collection, object or subresource that an API path names.
 
-        Returns None if the path names no known resource.
+        An example of a path is ``/api/v1/namespaces/default/pods/a/status``. Return None if the
+        server does not serve the resource.
         """
         parts = [unquote(part) for part in path.strip("/").split("/")]
         if parts[0] == "api" and len(parts) > 2:
@@ -258,5 +261,8 @@ _BUILT_IN: Final = Kinds()
 
 
 def target(path: str) -> Target | None:
-    """Parse an API path of a built-in kind. Return None if the path names no known resource."""
+    """Return the collection, object or subresource that an API path names.
+
+    Return None if the path names no resource of a built-in kind.
+    """
     return _BUILT_IN.target(path)

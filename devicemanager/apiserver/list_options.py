@@ -1,4 +1,7 @@
-"""Options of list and watch requests (``ValidateListOptions`` of k8s.io/apimachinery)."""
+"""Parse and check the options of list and watch requests.
+
+The rules are those of ``ValidateListOptions`` in k8s.io/apimachinery.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,10 @@ _Query = Mapping[str, str]
 
 
 def number(query: _Query, name: str) -> int:
-    """Return a number from a query; 0 if it is missing. Raises StatusError for an invalid
-    number."""
+    """Return the query parameter ``name`` as a number; 0 if the parameter is missing.
+
+    Raises StatusError if the parameter is not a number.
+    """
     text = query.get(name) or "0"
     try:
         return int(text)
@@ -43,7 +48,10 @@ def start(query: _Query) -> int:
 
 
 def version(query: _Query) -> int:
-    """Return ``resourceVersion``; 0 if it is missing. Raises StatusError for an invalid number."""
+    """Return the query parameter ``resourceVersion`` as a number; 0 if the parameter is missing.
+
+    Raises StatusError if the parameter is not a decimal number.
+    """
     text = query.get("resourceVersion") or "0"
     if text.isascii() and text.isdecimal():
         return int(text)
@@ -102,7 +110,7 @@ def _broken_initial_events(match: str | None, *, watch_list: bool) -> list[Field
 
 
 def check_list(query: _Query, current: int) -> None:
-    """Raise StatusError for options that are not allowed in a list.
+    """Raise StatusError if a list request has an invalid option.
 
     ``current``: the newest resource version on the server.
     """

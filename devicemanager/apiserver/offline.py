@@ -35,13 +35,14 @@ class Problem:
 
 @attrs.define
 class Report:
-    """Result of ``check_objects``."""
+    """Result of ``check_objects``: the problems that it found, and notes for the user."""
 
     checked: int = 0
     """Number of checked objects of resource.k8s.io."""
     problems: list[Problem] = attrs.Factory(list)
     notes: list[str] = attrs.Factory(list)
-    """Objects that were not checked, and probable mistakes that the API server would accept."""
+    """Notes for the user: which objects were not checked, and which values are probably mistakes
+    although the API server accepts them."""
 
 
 def listed(value: Any) -> Iterator[Object]:

@@ -47,7 +47,7 @@ _SETS: Final = frozenset({"finalizers"})
 
 
 def merge(old: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7386) and return the result. The arguments do not change."""
+    """Apply a JSON merge patch (RFC 7386) and return the result. The arguments are not modified."""
     if not isinstance(patch, dict):
         return patch
     found = dict(old) if isinstance(old, dict) else {}
@@ -60,8 +60,8 @@ def merge(old: Any, patch: Any) -> Any:
 
 
 def strategic_merge(old: Any, patch: Any) -> Any:
-    """Apply a strategic merge patch to a mapping and return the result. The arguments do not
-    change."""
+    """Apply a strategic merge patch to a mapping and return the result. The arguments are not
+    modified."""
     if patch.get("$patch") == "replace":
         return {key: value for key, value in patch.items() if key != "$patch"}
     found = dict(old) if isinstance(old, dict) else {}
@@ -110,7 +110,7 @@ double the object (``AccumulatedCopySizeLimit``)."""
 
 
 def json_patch(old: Any, steps: Any) -> Any:
-    """Apply a JSON patch (RFC 6902) and return the result. The arguments do not change.
+    """Apply a JSON patch (RFC 6902) and return the result. The arguments are not modified.
 
     Raises PatchError if a step cannot be applied.
     """

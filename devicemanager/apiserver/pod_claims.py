@@ -40,8 +40,11 @@ class Plan:
     allocated: tuple[Object, ...]
     """Claims that are already allocated."""
     new: tuple[tuple[Object, AllocationResult], ...]
-    """Pairs of a claim without devices and its new allocation. If the pod needs a claim for its
-    extended resources, that claim is included; ``PodClaims.commit`` creates it on the server."""
+    """New allocations, as pairs of a claim and its allocation.
+
+    If DRA serves extended resources of the pod, one of the claims is for these resources.
+    ``PodClaims.commit`` creates this claim on the server.
+    """
     extended: ExtendedClaim | None
 
 
@@ -49,19 +52,23 @@ class PodClaims:
     """Snapshot of the claims on one server, for scheduling pods."""
 
     def __init__(self, server: FakeApiServer, resources: Mapping[str, str]) -> None:
-        """``resources``: for each extended resource that DRA can serve, the name of its
-        DeviceClass."""
+        """Read the claims, the ResourceSlices and the DeviceClasses of a server.
+
+        ``resources``: mapping from each extended resource to the name of the DeviceClass that
+        serves it.
+        """
         self._server = server
         self._resources = resources
         self._allocator = Allocator(server.all("resourceslices"), server.all("deviceclasses"))
         self._claims = {_key(claim): claim for claim in server.all(_CLAIMS)}
 
     def why_not(self, pod: Object) -> str | None:
-        """Return the reason why the pod's claims cannot be used on any node now.
+        """Return the reason why the pod must wait for its claims. The reason applies to all nodes.
 
-        Return None if the claims may be usable on some node.
+        Return None if the pod may fit on a node; ``plan`` checks a single node.
 
-        Also deallocate a claim if the binding of its devices failed. It can then get other devices.
+        If the devices of a claim could not be bound, also deallocate the claim. A later plan can
+        then use other devices.
         """
         for entry, name in dra_pods.claim_names(pod).items():
             if name is None:
@@ -77,8 +84,8 @@ class PodClaims:
         return None
 
     def plan(self, pod: Object, node: Object) -> Plan | str:
-        """Return a plan for the claims of a pod on a node. If the node cannot be used, return the
-        reason as text.
+        """Return a plan for the claims of a pod on a node. If the pod cannot use the node now,
+        return the reason as text.
 
         Raises ClaimsError for an error that does not depend on the node.
         """
@@ -123,7 +130,8 @@ class PodClaims:
                 self._change(claim, lambda value: dra_pods.reserved(value, plan.pod), "status")
 
     def is_ready(self, plan: Plan) -> bool:
-        """True if no newly allocated device of the plan has binding conditions."""
+        """True if the pod can be bound at once: no newly allocated device has binding
+        conditions."""
         return not any(
             each.get("bindingConditions")
             for _, result in plan.new

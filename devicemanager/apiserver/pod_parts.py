@@ -51,8 +51,9 @@ _NOT_EPHEMERAL: Final = (
 def changed_part(target: Target, old: Object, given: Object) -> Object:
     """Return a copy of the pod ``old`` with the changes in ``given``.
 
-    Only the fields that ``target.subresource`` can change are copied from ``given``. Raises the
-    error 422 for a change of these fields that is not allowed.
+    The subresource in ``target`` (``resize`` or ``ephemeralcontainers``) determines which fields
+    are copied from ``given``. Raises StatusError 422 for a change that is not allowed, such as a
+    renamed container in a resize.
     """
     spec = given.get("spec") or {}
     if target.subresource == "resize":

@@ -2,10 +2,10 @@
 
 A body is the text ``k8s`` and a zero byte, then a ``runtime.Unknown`` with kind, version and the
 object's message. Decoded objects have the form of the API's JSON, which differs from protobuf's
-JSON. An int64 is a number, a Quantity and a Time are strings, and empty fields are omitted.
+JSON: an int64 is a number, and a Quantity and a Time are strings.
 
-Go's protobuf encoder also writes empty fields. A decoded object contains an empty field only if
-Go's JSON encoder writes it.
+Go's protobuf encoder also writes empty fields. Decoding drops the empty fields that Go's JSON
+encoder would omit.
 """
 
 from __future__ import annotations
@@ -119,13 +119,17 @@ def encode(value: Mapping[str, Any]) -> bytes:
 # -- from messages ---------------------------------------------------------------------
 
 Field = Any
-"""Protobuf descriptor of a field. Its type is Any: protobuf has several descriptor classes."""
+"""Protobuf descriptor of a field. The type is Any, because each protobuf backend has its own
+class."""
 Descriptor = Any
-"""Protobuf descriptor of a message. Its type is Any: protobuf has several descriptor classes."""
+"""Protobuf descriptor of a message. The type is Any, because each protobuf backend has its own
+class."""
 
 INLINE: Final = "deviceConfiguration"
-"""Name of a field that exists only in protobuf. It contains a message whose fields are, in JSON,
-fields of the outer object."""
+"""Name of a protobuf field that JSON does not have.
+
+The field contains a message. In JSON, the fields of this message belong to the outer object.
+"""
 
 KEEP_EMPTY: Final = frozenset(
     {
@@ -137,7 +141,7 @@ KEEP_EMPTY: Final = frozenset(
         *("Preconditions.uid", "Preconditions.resourceVersion"),
     }
 )
-"""String fields that are pointers in Go. In these, an empty string counts as a value."""
+"""String fields that are pointers in Go. An empty string in one of these fields is not omitted."""
 
 DROP_ZERO: Final = frozenset(
     {

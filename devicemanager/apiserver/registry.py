@@ -77,9 +77,9 @@ class Registry:
     ) -> None:
         """Create a registry for a store.
 
-        ``kinds``: the known resource types; None for the built-in ones. ``stores_resource_health``:
-        True if the feature gate ResourceHealthStatus is on. ``rules``: rules for resource.k8s.io;
-        None for rules with the default feature gates.
+        ``kinds``: the resource types that the server knows; None means only the built-in types.
+        ``stores_resource_health``: True if the feature gate ResourceHealthStatus is on.
+        ``rules``: rules for resource.k8s.io; None for rules with the default feature gates.
         """
         self.store = store
         self.kinds = kinds or Kinds()
@@ -212,12 +212,12 @@ class Registry:
 
         ``change`` gets a copy of the object. The replacement is atomic.
 
-        If the target is the status subresource, only changes of ``status`` are stored. If the
-        target is an object whose kind has this subresource, changes of ``status`` are ignored.
+        If ``target`` names the subresource ``status``, only changes of ``status`` are stored. If
+        ``target`` names an object that has this subresource, changes of ``status`` are ignored.
 
-        ``version`` and ``uid`` are preconditions: the error 409 is raised if the object's version
-        or UID differs. The default of ``version`` is ``metadata.resourceVersion`` of the result.
-        The error 422 is raised if ``change`` changes the UID.
+        ``version`` and ``uid`` are preconditions: the error 409 is raised if the object has another
+        version or UID. If ``version`` is None, ``metadata.resourceVersion`` in the result of
+        ``change`` is used instead. The error 422 is raised if ``change`` changes the UID.
         """
         kind = target.kind
         with self.store.lock:
@@ -283,8 +283,8 @@ class Registry:
     def delete(self, target: Target, options: Mapping[str, Any]) -> Stored:
         """Delete an object and return its last state.
 
-        If it has finalizers, or is a pod that a node must stop, only mark it for deletion
-        (``registry/core/pod/strategy.go``, CheckGracefulDelete).
+        Objects with finalizers, and pods whose containers a kubelet must stop, are only marked for
+        deletion (``registry/core/pod/strategy.go``, CheckGracefulDelete).
         """
         with self.store.lock:
             stored = self._get(target)

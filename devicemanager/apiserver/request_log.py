@@ -18,7 +18,10 @@ _MOST_BYTES: Final = 256 << 20
 
 @attrs.frozen
 class LoggedRequest:
-    """A request, or a started watch, with the status code of its response."""
+    """Log entry: a request and the status code of its response.
+
+    The entry of a watch is added when the watch starts.
+    """
 
     method: str
     path: str
@@ -39,21 +42,24 @@ class LoggedRequest:
     agent: str = ""
     """``User-Agent`` of the client."""
     content: str = ""
-    """``Content-Type`` of the body."""
+    """``Content-Type`` of the request body."""
     body: Any = attrs.field(default=None, repr=False)
-    """Decoded body; None for an empty body, and for a request that could not be parsed."""
+    """Decoded body of the request; None if the body is empty or the request could not be parsed."""
     size: int = attrs.field(default=0, repr=False)
-    """Bytes of the body, as sent."""
+    """Size of the request body in bytes, as sent; 0 if the request could not be parsed."""
     message: str = attrs.field(default="", repr=False)
     """The server's reason if it rejected the request, else empty."""
 
     def matches(self, fields: dict[str, Any]) -> bool:
-        """True if each attribute in ``fields`` has the given value."""
+        """True if the attributes of this request have the values in ``fields``."""
         return all(getattr(self, name) == value for name, value in fields.items())
 
 
 class RequestLog:
-    """The last 10,000 requests, or fewer if their bodies are large, oldest first. Thread-safe."""
+    """Log of the last 10,000 requests, oldest first. Thread-safe.
+
+    The log keeps fewer requests if their bodies are large.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -77,7 +83,10 @@ class RequestLog:
             self._bytes = 0
 
     def follow(self) -> Iterator[LoggedRequest]:
-        """Return an endless iterator over future requests. It blocks until the next request."""
+        """Return an endless iterator over the requests that are logged after this call.
+
+        The iterator blocks until the next request is logged.
+        """
         with self._changed:
             return self._after(self._added)
 

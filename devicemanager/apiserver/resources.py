@@ -47,19 +47,21 @@ class ResourceRules:
     """Rules for resource.k8s.io. They do not apply to objects of other groups."""
 
     def __init__(self, gates: Iterable[str] = (), compile_: Compile = _check_selector) -> None:
-        """``gates``: feature gates to enable (``objects.dra.GATES``); they are off by default.
+        """Create rules for a set of feature gates.
 
-        ``compile_``: function that checks a CEL expression.
+        ``gates``: feature gates to enable (``objects.dra.GATES``); they are off by default.
+
+        ``compile_``: function that checks a CEL selector. It returns the reason why the API server
+        rejects the selector, or None.
         """
         self._gates = frozenset(gates)
         self._compile = compile_
 
     def prepare(self, target: Target, new: Object, old: Mapping[str, Any] | None = None) -> None:
-        """Change ``new``: drop the fields whose feature gates are off, and set defaults.
+        """Set defaults in ``new``, and drop the fields whose feature gates are off.
 
-        If ``new`` is created and its kind has the subresource ``status``, also drop its status.
-
-        ``old``: the object that ``new`` replaces; None if ``new`` is created.
+        ``old``: the object that ``new`` replaces; None if ``new`` is created. A created object also
+        loses its status if its kind has the subresource ``status``.
         """
         if target.kind.group != RESOURCE_GROUP:
             return
@@ -80,10 +82,11 @@ class ResourceRules:
                 _set_rule_time(spec, (old or {}).get("spec") or {})
 
     def prepare_status(self, target: Target, new: Object, old: Mapping[str, Any]) -> None:
-        """Change the status of the claim ``new``: drop the fields whose feature gates are off, and
-        set defaults.
+        """Set defaults in the status of the ResourceClaim ``new``, and drop the fields whose
+        feature gates are off.
 
-        Also drop the entries of devices that are no longer allocated.
+        Also drop each entry in ``status.devices`` whose device is no longer allocated. ``old`` is
+        the claim before the change.
         """
         if target.kind.name == "ResourceClaim":
             drop_disabled("ResourceClaim", new, self._gates)
@@ -117,7 +120,7 @@ class ResourceRules:
         return [_in_version(each, target.api_version) for each in found]
 
     def stored(self, target: Target, value: Object) -> Object:
-        """Return the object ``value`` with the same empty fields as on a real API server.
+        """Return the object ``value``, with empty fields omitted or added as on a real API server.
 
         Objects of groups other than resource.k8s.io are returned unchanged.
         """

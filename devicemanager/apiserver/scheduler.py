@@ -24,11 +24,11 @@ _NAMES: Final = (None, "", "default-scheduler")
 
 
 def schedule(server: FakeApiServer) -> None:
-    """Bind each pending pod to a node where it fits.
+    """Bind each pending pod of the default scheduler to a node where it fits.
 
-    If several nodes fit, choose the node on which the number of pods plus the number of devices in
-    use is smallest. Before a pod is bound, its claims are allocated. If no device plugin on the
-    node serves an extended resource of the pod, a claim for the resource is created.
+    If several nodes fit, choose the node with the smallest sum of pods and devices in use. Before a
+    pod is bound, its claims are allocated. If the pod requests an extended resource that DRA serves
+    on the node, a claim for the resource is created, too.
     """
     pods = server.all("pods")
     pending = [pod for pod in pods if not pod["spec"].get("nodeName") and _is_pending(pod)]

@@ -25,9 +25,9 @@ _FIELDS: Final = {
 
 
 def check_fields(text: str | None, target: Target) -> None:
-    """Check that the API server supports the field selector ``text`` for the target's kind.
+    """Raise ValueError if the kind of ``target`` does not support the field selector ``text``.
 
-    Only kinds of resource.k8s.io are checked. Raises ValueError with the API server's message.
+    The message is that of the API server. Only kinds of resource.k8s.io are checked.
     """
     kind = target.kind
     if kind.group != RESOURCE_GROUP:

@@ -1,8 +1,8 @@
 """HTTP server of the fake API server: HTTP/1.1 on loopback, with a thread per connection.
 
 Clients must not lock out each other. If too many connections are open, the server closes the one
-that has been idle for longest and accepts the new one. The number of watches is limited, too, to
-less than the number of connections. A client that does not read is disconnected.
+that has been idle for longest and accepts the new one. At most three quarters of the connections
+can be watches. A client that does not read is disconnected.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class FakeApiServer:
         Requests with an invalid token, path or body are not counted.
         """
         self.log = RequestLog()
-        """Log of the last requests, with the status codes of their responses."""
+        """Log of the most recent requests, with the status codes of their responses."""
         self._hidden = tuple(hidden)
         self._watch_list = watch_list
         self._definitions = tuple(definitions)
@@ -147,7 +147,7 @@ class FakeApiServer:
     # -- start and stop --------------------------------------------------------------
 
     def start(self) -> None:
-        """Accept requests. After ``stop``, use the same port as before."""
+        """Start to accept requests. A start after ``stop`` uses the same port as before."""
         context = self._in_cluster.context if self._in_cluster else None
         self._server = _Server(("127.0.0.1", self._port), self, context)
         self._port = self._server.server_address[1]
@@ -198,7 +198,7 @@ class FakeApiServer:
         }
 
     def kubeconfig(self, path: Path) -> Path:
-        """Write a kubeconfig for this server; return its path."""
+        """Write a kubeconfig for this server to the file ``path``. Return ``path``."""
         user = {} if self._token is None else {"token": self._token}
         cluster = {"server": self.url}
         if self._in_cluster:
@@ -272,9 +272,9 @@ class FakeApiServer:
 
         ``change`` gets a copy of the object. The replacement is atomic.
 
-        With ``subresource="status"``, only changes of ``status`` are stored. Otherwise they are
-        ignored if the kind has this subresource. Raises StatusError if the server rejects the
-        change.
+        With ``subresource="status"``, only changes of ``status`` are stored. Without it, changes of
+        ``status`` are ignored if the kind has the subresource ``status``. Raises StatusError if the
+        server rejects the new object.
         """
         target = self._target(plural, namespace, name, subresource)
         return self._handler.registry.change(target, change).value
@@ -311,13 +311,14 @@ class FakeApiServer:
     def wait_for_change(self, version: int, seconds: float, until: Callable[[], bool]) -> None:
         """Wait up to ``seconds`` for a resource version newer than ``version``.
 
-        Return earlier if the function ``until`` returns True. It is called before the wait, and
-        after each ``wake``.
+        The wait also ends when the function ``until`` returns True. The server calls ``until``
+        before the wait and after each ``wake``.
         """
         self._store.after(version, seconds, until)
 
     def wake(self) -> None:
-        """Wake all watches and calls of ``wait_for_change``: each checks whether it must end."""
+        """Wake all watches and all calls of ``wait_for_change``. Each of them checks whether it
+        must end."""
         self._store.wake()
 
     # -- requests --------------------------------------------------------------------
@@ -437,8 +438,7 @@ class _Server(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._idle: dict[socket.socket, None] = {}
-        """Connections that wait for a complete request, in the order in which they began to
-        wait."""
+        """Connections that wait for a complete request, longest wait first."""
         super().__init__(address, _HttpHandler)
 
     def get_request(self) -> tuple[Any, Any]:
@@ -529,8 +529,11 @@ class _Server(ThreadingHTTPServer):
 
 
 def max_connections() -> int:
-    """Return the limit for open connections. It leaves three quarters of the process's file
-    descriptors to other servers, such as a kubelet in this process."""
+    """Return the maximum number of open connections: a quarter of the file descriptors that the
+    process may open, between 16 and 2048.
+
+    The other descriptors are for other servers in the process, such as a kubelet.
+    """
     return sockets.max_connections(4, least=_LEAST_CONNECTIONS, most=_MOST_CONNECTIONS)
 
 

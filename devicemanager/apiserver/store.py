@@ -21,17 +21,21 @@ MAX_CHANGES: Final = 100_000
 A watch gets 410 if it needs a change that the store has already dropped.
 """
 MAX_OBJECT: Final = 3 << 19
-"""Maximum size of an object as JSON, in bytes (``DefaultMaxRequestBytes`` of etcd). Without this
-limit, patches could make an object larger than any request."""
+"""Maximum size of an object as JSON, in bytes (``DefaultMaxRequestBytes`` of etcd).
+
+Without this limit, patches could make an object larger than any request.
+"""
 MAX_CHANGED_BYTES: Final = 256 << 20
-"""Maximum total size of the objects in the stored changes, as JSON in bytes. Without this limit,
-changes of large objects would fill the memory."""
+"""Maximum size of all stored changes together, in bytes of JSON.
+
+Without this limit, changes of large objects would fill the memory.
+"""
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON data (dicts, lists, strings, …)."""
 
 Key = tuple[str, str]
-"""Namespace and name."""
+"""Namespace and name of an object. The namespace of a cluster-scoped object is empty."""
 
 
 @attrs.frozen(eq=False)
@@ -64,7 +68,8 @@ class Change:
 
     @property
     def size(self) -> int:
-        """Size of the object as JSON, in bytes: after the change, or before a deletion."""
+        """Size of the object after the change, as JSON in bytes; for a deletion, before the
+        change."""
         stored = self.after or self.before
         return 0 if stored is None else len(stored.text)
 
@@ -84,10 +89,7 @@ class Store:
         self._changed_bytes = 0
         self.version = 1
         self.oldest = 1
-        """Version just before the oldest stored change.
-
-        A watch from an earlier version gets 410.
-        """
+        """Oldest version from which a watch can start. A watch from an earlier version gets 410."""
 
     def copied(self) -> Store:
         """Return a store with the same objects and version. Its log of changes is empty."""
@@ -129,8 +131,8 @@ class Store:
     ) -> Stored:
         """Delete an object; return its last state, with the version of the deletion.
 
-        ``last_value``: state of the object to return and to send to watches; None for the stored
-        state.
+        ``last_value``: the last state, if it is not the stored object. It is returned, and sent to
+        watches.
         """
         with self.lock:
             objects = self._objects[kind.qualified]
@@ -171,7 +173,8 @@ class Store:
             self.oldest = self.version
 
     def wake(self) -> None:
-        """Wake all waiting calls of ``after``, so that each calls its function ``until`` again."""
+        """Wake all calls of ``after`` that wait. Each of them checks again whether the wait must
+        end."""
         with self.lock:
             self._changed.notify_all()
 

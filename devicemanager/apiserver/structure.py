@@ -1,7 +1,7 @@
-"""Field types of resource.k8s.io, derived from the protobuf messages.
+"""Imitate Go's JSON decoder and encoder for objects of resource.k8s.io.
 
-A real API server decodes JSON into Go structs. ``decoded`` finds the same type errors and unknown
-fields. ``pruned`` omits the same fields as Go's JSON encoder.
+The types of the fields come from the protobuf messages. ``decoded`` finds wrong types and unknown
+fields, as the decoder does. ``pruned`` omits the fields that the encoder omits.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ _ALWAYS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def pruned(value: Object, api_version: str, kind: str) -> Object:
-    """Return the object ``value`` with the same empty fields as in the JSON of a real API server.
+    """Return the object ``value`` in the form of a real API server's JSON.
 
     Omit empty fields that Go's JSON encoder omits, and add fields that it always writes.
     """

@@ -1,4 +1,4 @@
-"""The events of a watch."""
+"""Convert the changes in a store to the events and bookmarks of a watch."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Watch:
     ) -> None:
         """Create a watch of the objects for which ``chosen`` returns True.
 
-        ``since``: version after which the watch starts; 0 to start with the current objects.
-        ``seconds``: time after which the watch ends.
-        ``initial``: True to start with the current objects and a bookmark after them; False to
-        start with changes; None to decide by ``since``.
+        ``since``: the watch sends changes after this version; 0 means the current version.
+        ``seconds``: time limit of the watch.
+        ``initial``: True to send the current objects and a bookmark first, and then later changes.
+        False to send only changes. None to send the current objects first if ``since`` is 0.
         """
         self._initial = initial
         self._store = store
@@ -50,10 +50,10 @@ class Watch:
     def lines(self, bookmark_every: float, is_over: Callable[[], bool]) -> Iterator[bytes]:
         """Yield each event and bookmark as a line of JSON.
 
-        The iterator ends when the watch has lasted for its ``seconds``, after an error, or when
-        ``is_over`` returns True.
+        The iterator ends at the time limit of the watch, after an error, or when ``is_over``
+        returns True.
 
-        ``bookmark_every`` is the interval of bookmarks in seconds.
+        ``bookmark_every``: interval of bookmarks in seconds.
         """
         end = time.monotonic() + self._seconds
         bookmark = time.monotonic() + bookmark_every

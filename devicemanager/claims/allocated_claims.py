@@ -34,7 +34,10 @@ from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.validate import device_status_faults
 
 MissingDevices = Mapping[str, tuple[DeviceKey, ...]]
-"""By claim (``namespace/name``): its allocated devices that no pool offers any more."""
+"""Missing devices, by claim (``namespace/name``).
+
+A missing device is allocated to the claim, but no pool offers it any more.
+"""
 
 
 @attrs.frozen
@@ -45,11 +48,12 @@ class ClaimView:
     allocation: Allocation | None = None
     """The claim's devices; None if the claim is not allocated."""
     users: Mapping[str, str] = attrs.field(factory=dict)
-    """Names of the pods that use the claim, by pod UID."""
+    """Pods that use the claim: their names, by pod UID."""
     is_deleted: bool = False
     """True if the claim is being deleted: it is removed when no pod uses it any more."""
     missing: tuple[DeviceKey, ...] = ()
-    """The claim's devices that no pool offers any more; they count as unhealthy."""
+    """Missing devices: they are allocated to the claim, but no pool offers them any more. They
+    count as unhealthy."""
 
     @property
     def phase(self) -> str:
@@ -78,7 +82,7 @@ class Reservations:
     """Claims of each pod, by pod UID."""
 
     def users(self, claim: str) -> Mapping[str, str]:
-        """Return the names of the pods that use a claim, by pod UID."""
+        """Return the pods that use a claim: their names, by pod UID."""
         return self._users.get(claim, {})
 
     def names(self, claim: str) -> tuple[str, ...]:
@@ -139,9 +143,10 @@ class AllocatedClaims:
     # -- the state file ------------------------------------------------------------------
 
     def restore(self, state: ClaimsState) -> None:
-        """Replace all allocations, reservations and prepared devices by those of a stored state.
+        """Replace all allocations, reservations and prepared devices with those in ``state``.
 
-        Raises LedgerError, and changes nothing, for a contradictory state.
+        Raises LedgerError, and changes nothing, if the allocations in ``state`` contradict each
+        other.
         """
         # First, because only this step can fail.
         ledger = Ledger.restore(state.ledger())
@@ -168,9 +173,10 @@ class AllocatedClaims:
         self.mark_changed(*self.reservations.pods())
 
     def state(self) -> ClaimsState:
-        """Return what the state file stores: allocated claims, and the charges of their devices.
+        """Return the contents of the state file: all allocated claims, and the charge of each
+        device.
 
-        A charge is what a device consumes of its pool's budgets.
+        A charge contains the amounts that the device consumes of its pool's resources.
         """
         ledger = self.allocator.ledger.state()
         for allocation in ledger.allocations:
@@ -192,15 +198,17 @@ class AllocatedClaims:
     # -- changes -------------------------------------------------------------------------
 
     def mark_changed(self, *pods: str) -> None:
-        """Increment ``version``. Set ``pod_versions[uid]`` to it for each of the pods (UIDs)."""
+        """Increment ``version``. For each of the pods (UIDs), store the new version in
+        ``pod_versions``."""
         self.version += 1
         for pod in pods:
             self.pod_versions[pod] = self.version
 
     def allocate(self, found: Found | None) -> tuple[str, ...]:
-        """Record the devices that a search found; return the claims that got devices.
+        """Allocate the devices in ``found``, the result of ``Snapshot.search``. Return the claims
+        that got devices (``namespace/name``).
 
-        If ``found`` is None, record nothing and return no claims.
+        If ``found`` is None, allocate nothing and return no claims.
 
         Raises TryAgain, and changes nothing, if the devices are not available any more or if a
         claim was changed during the search.
@@ -210,16 +218,17 @@ class AllocatedClaims:
         return new
 
     def check_not_deleted(self, uid: str, claims: Iterable[str]) -> None:
-        """Raise ClaimsError if a claim is being deleted. Ignore claims that the pod (UID) already
-        uses."""
+        """Raise ClaimsError if a claim is being deleted and the pod (UID) does not use it yet."""
         # A pod that uses a deleted claim can be admitted again, after a restart of the kubelet.
         for claim in claims:
             if claim in self._deleted and uid not in self.reservations.users(claim):
                 raise ClaimsError(f'DeviceClaim "{claim}" is being deleted: use another claim')
 
     def reserve(self, uid: str, name: str, claims: Sequence[str], found: Found | None) -> None:
-        """Record the devices that a search found for a pod's claims, then reserve these claims for
-        the pod.
+        """Allocate the devices in ``found``, the result of ``Snapshot.search``. Then reserve
+        ``claims`` for a pod (UID, name).
+
+        ``found`` is None if all claims of the pod are allocated already.
 
         Raises ClaimsError, and changes nothing, in three cases: a claim is being deleted, a claim
         was changed during the search, or the devices are not available any more.
@@ -238,15 +247,16 @@ class AllocatedClaims:
         return self._new.get(pod, ())
 
     def admitted(self, pod: str) -> None:
-        """Finish a successful admission: the pod (UID) keeps its claims."""
+        """Record that a pod (UID) was admitted. ``newly_allocated`` then returns no claims for the
+        pod."""
         self._new.pop(pod, None)
 
     def remove_pods(self, pods: Iterable[str], also_allocated_before: bool) -> tuple[str, ...]:
-        """Remove pods (UIDs) from the users of their claims, and return these claims.
+        """Remove pods (UIDs) from the users of all claims. Return the claims that these pods used.
 
-        Then release those of the claims that no other pod uses. If ``also_allocated_before`` is
-        False, release only claims that are being deleted, and claims that ``newly_allocated``
-        returns for these pods.
+        Also release those of the returned claims that no other pod uses. If
+        ``also_allocated_before`` is False, release only two kinds of claims: those that are being
+        deleted, and those that were allocated in the current admission of one of the pods.
         """
         uids = tuple(pods)
         new = {claim for pod in uids for claim in self._new.pop(pod, ())}
@@ -263,8 +273,10 @@ class AllocatedClaims:
         return used
 
     def release(self, *claims: str) -> None:
-        """Release those of the given claims that no pod uses. ``take_released`` then returns the
-        released claims."""
+        """Release the given claims, except claims that a pod uses.
+
+        The next call of ``take_released`` returns the released claims.
+        """
         for claim in claims:
             if self.allocator.is_allocated(claim) and not self.reservations.users(claim):
                 found = self.allocator.claim(claim)
@@ -353,9 +365,10 @@ class AllocatedClaims:
         return tuple([grant.device for grant in allocation.grants]) if allocation else ()
 
     def missing_devices(self, *claims: str) -> MissingDevices:
-        """Return, by ``namespace/name`` of a claim, its devices that no pool offers any more.
+        """Return the missing devices of claims, by claim (``namespace/name``).
 
-        Without arguments, check all claims. The result omits claims without such devices.
+        A missing device is allocated to the claim, but no pool offers it any more. A claim without
+        missing devices is not in the result. Without arguments, check all claims.
         """
         # Reads the pools, not the inventory: publishing many pools would rebuild the inventory
         # once for each pool.

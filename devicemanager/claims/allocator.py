@@ -1,7 +1,7 @@
 """Allocate devices to DeviceClaims (``devmgmtproto.k8s.io``), and release them.
 
-In:  the objects of a store, a ledger (the record of all allocated devices), and names of claims.
-Out: claims with their devices in ``status.allocations``. After an error, nothing has changed.
+In:  an ``ObjectStore``, a ledger (the record of all allocated devices), and names of claims.
+Out: claims with their devices in ``status.allocations``. An error changes nothing.
 """
 
 # The steps of ``allocate``: ``snapshot`` copies what a search reads, ``Snapshot.search`` finds
@@ -26,7 +26,10 @@ from devicemanager.claims.v1alpha1 import objects as api
 
 
 class Allocator:
-    """Allocator of the claims in a store; its ledger records allocated devices. Not thread-safe."""
+    """Allocator of devices for the claims in an ``ObjectStore``. Not thread-safe.
+
+    ``ledger`` records the allocated devices.
+    """
 
     def __init__(
         self,
@@ -50,9 +53,9 @@ class Allocator:
 
     @property
     def claims(self) -> Mapping[str, api.DeviceClaim]:
-        """All claims, by ``namespace/name``. Allocated claims have a status, pending claims do not.
+        """All claims, by ``namespace/name``. Pending claims have no status.
 
-        An allocated claim has the spec that it had when it was allocated.
+        An allocated claim has a status, and the spec for which the devices were allocated.
         """
         return {**self.store.claims, **self._allocated}
 
@@ -103,8 +106,10 @@ class Allocator:
         return tuple(map(self.claim, new))
 
     def snapshot(self, claims: Iterable[api.DeviceClaim], node: str) -> Snapshot:
-        """Return a snapshot of everything that a search for these claims on ``node`` reads:
-        objects, allocations and limits."""
+        """Return a snapshot in which ``Snapshot.search`` finds devices for ``claims`` on ``node``.
+
+        It contains the objects, allocations and limits on which the result of the search depends.
+        """
         return Snapshot(
             tuple(claims),
             self.store.offer(node),
@@ -117,13 +122,14 @@ class Allocator:
         )
 
     def is_current(self, snapshot: Snapshot) -> bool:
-        """True if the objects and allocations in the snapshot are still the current ones."""
+        """True if ``snapshot`` still has the current objects and allocations."""
         return snapshot.version == (self.store.version, self.ledger.version) and all(
             self.store.claims.get(claim.id) == claim for claim in snapshot.claims
         )
 
     def commit(self, found: Found) -> tuple[str, ...]:
-        """Record the devices that a search found; return the claims that got devices.
+        """Allocate the devices in ``found``, the result of ``Snapshot.search``. Return the claims
+        that got devices (``namespace/name``).
 
         Raises TryAgain, and changes nothing, if the devices are not available any more or if a
         claim was changed during the search.
@@ -141,8 +147,8 @@ class Allocator:
         return tuple([claim.id for claim in found.claims])
 
     def explain(self, ids: Sequence[str], node: str) -> Explanation:
-        """Explain claims on a node: the devices that they have or would get, or why they do not
-        fit.
+        """Return an explanation for claims on a node: which devices the claims have or would get,
+        or why the claims do not fit.
 
         Raises ClaimsError for a claim that can never be allocated.
         """
@@ -163,9 +169,9 @@ class Allocator:
         pod_names: tuple[str, ...] | None = None,
         device_statuses: tuple[api.DeviceStatus, ...] | None = None,
     ) -> None:
-        """Replace pod names, device statuses or both in the status of an allocated claim.
+        """Replace the pod names, the device statuses or both in the status of an allocated claim.
 
-        A field that is None stays unchanged.
+        An argument that is None changes nothing.
         """
         old = self._allocated[claim]
         status = old.status

@@ -22,7 +22,7 @@ _Precedence = tuple[int, int, int, int, tuple[_Identifier, ...]]
 
 
 class AttributeType(StrEnum):
-    """Type of the value of a device attribute."""
+    """Type of a device attribute: text, integer, quantity or semantic version."""
 
     STRING = "string"
     INT = "int"
@@ -45,9 +45,10 @@ class AttributeValue(NamedTuple):
 @total_ordering
 @attrs.frozen(eq=False)
 class SemVer:
-    """A semantic version (semver.org, 2.0.0), ordered by precedence.
+    """A semantic version (semver.org, 2.0.0).
 
-    Build metadata (``+...``) stays in the text; equality and order ignore it.
+    ``==`` and ``<`` compare precedence, and ignore build metadata (``+...``). ``text`` contains the
+    build metadata.
     """
 
     text: str

@@ -71,9 +71,10 @@ class ObjectFiles:
         self._unreported: list[str] = []
 
     def scan(self) -> None:
-        """Read all files and update the owner's objects.
+        """Read all files of the directory, and pass their changes to the ``ObjectOwner``.
 
-        Raises ClaimsError if the directory cannot be read.
+        Apply new and changed objects. Withdraw objects that no file has any more. Raises
+        ClaimsError if the directory cannot be read.
         """
         present = files_in(self._directory)
         for path in self._faults.keys() - set(present):
@@ -156,11 +157,12 @@ def check_directory(directory: Path) -> None:
 
 
 class ClaimsDirectory(FollowedDirectory):
-    """Watcher of a directory, which passes the objects in the directory's files to an owner.
+    """Watcher of a directory, which passes the objects in its files to an ``ObjectOwner``.
 
-    Use it as a context manager. ``start`` applies the existing files in the caller's thread. Until
-    ``stop``, a separate thread applies later changes. ``owner`` and ``report`` are never called
-    concurrently. ``stop`` withdraws no objects.
+    Use it as a context manager. ``start`` applies the existing files in the caller's thread. A
+    separate thread then applies later changes, until ``stop`` is called. ``stop`` withdraws no
+    objects. Errors are passed to ``report``. ``owner`` and ``report`` are never called
+    concurrently.
     """
 
     what = "claims directory"

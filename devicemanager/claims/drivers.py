@@ -67,4 +67,5 @@ class FakeDriver:
 
 def claim_uid(claim: DeviceClaim) -> str:
     """Return the claim's UID; if the claim has none, derive one from its namespace and name."""
+    # Not random: CDI names contain the UID, and ``prepare`` must return the same names again.
     return claim.metadata.uid or str(uuid.uuid5(uuid.NAMESPACE_URL, f"deviceclaim/{claim.id}"))

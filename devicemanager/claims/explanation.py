@@ -91,6 +91,7 @@ class Explanation:
 
     def text(self) -> str:
         """Return the explanation as lines of text for people."""
+        # The lines quote constraints and errors of CEL: a line break in them must not start a line.
         lines = [line for each in self.requests for line in _lines(each)]
         return "\n".join(map(one_line, [self.message, *lines]))
 
@@ -126,6 +127,7 @@ def explain(
     if isinstance(outcome, Undecided):
         cut = cut_off_search(outcome)
         return Explanation(names, None, str(cut), unexamined=cut.unexamined)
+    # The new allocations are in the order of the claims without one.
     found = iter(outcome.allocations)
     allocations = [has or next(found) for has in allocated]
     # Explain against a ledger without these claims: otherwise rules would exclude the devices of
@@ -220,6 +222,7 @@ def _served(
         if grant.label == left.label
     ]
     taken = tuple([_granted(grant, detail) for grant in grants])
+    # All devices of an alternative have the same mode.
     summary = f"gets {counted(len(taken), 'device')}{_MODES[grants[0].mode]}"
     excluded = _excluded(inventory, left.exclusions)
     return RequestExplanation(left.claim, left.label, True, summary, taken, (), excluded)

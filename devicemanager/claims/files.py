@@ -89,8 +89,8 @@ def read_source(source: ClaimSource) -> tuple[api.Object, ...]:
 def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
     """Return the objects of all documents in a file.
 
-    ``data``: the contents of the file, if already read. Raises InvalidObject with a line for
-    each error, starting with the path.
+    ``data``: the contents of the file, if already read. Raises InvalidObject with one line for each
+    error. Each line names the path.
     """
     try:
         # "utf-8-sig" below: some editors write a byte order mark.
@@ -102,6 +102,7 @@ def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
         raise InvalidObject((f"{path}: {error.strerror}",)) from None
     except UnicodeDecodeError as error:
         raise InvalidObject((f"{path}: {not_utf8(error)}",)) from None
+    # The path has a null byte, or a character that file names cannot have.
     except ValueError:
         raise InvalidObject((f"invalid path {shown(str(path))}",)) from None
     return ObjectFile(path, read_text(text, str(path)))
@@ -118,6 +119,7 @@ def read_paths(
     """
     found, lines = [], list[str]()
     already_read = contents or {}
+    # All files are read, even after an error, so that a user sees all errors at once.
     for path in _files(paths, already_read):
         try:
             found.append(read_file(path, already_read.get(path)))
@@ -131,6 +133,7 @@ def read_paths(
 
 def _files(paths: Iterable[Path], already_read: Mapping[Path, bytes]) -> Iterator[Path]:
     for path in paths:
+        # Standard input is not a file, so it need not exist.
         if path in already_read:
             yield path
         elif path.is_dir():

@@ -60,8 +60,8 @@ class LazyClaims:
     def load(self, file: StateFile) -> None:
         """Set the state file. If the file exists, restore the allocations in it.
 
-        The file exists if claims were used before the last stop. ``PodClaims.load`` describes the
-        errors.
+        The file exists if claims were used before the last stop. A corrupt file is renamed. Raises
+        StartError if the file exists but cannot be read.
         """
         with self._lock:
             self._file = file
@@ -82,6 +82,7 @@ class LazyClaims:
 
     # -- delegates to PodClaims; without a PodClaims there is nothing to do --------------------
 
+    # These methods read ``_manager`` without the lock: it is set once, and then never changes.
     def admit(self, pod: Pod) -> None:
         if pod.resource_claims:
             self.manager.admit(pod)

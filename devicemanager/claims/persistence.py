@@ -44,7 +44,10 @@ class ClaimsFile:
     def __init__(
         self, file: StateFile, events: EventStream, state: Callable[[], ClaimsState]
     ) -> None:
-        """Prepare to read and write ``file``; ``state`` returns the current state to write."""
+        """Store the arguments; read and write nothing yet.
+
+        ``state``: function that returns the current state. It is called for each write of the file.
+        """
         self._file = file
         self._events = events
         self._state = state

@@ -219,7 +219,8 @@ class PodClaims(ClaimManager):
 
     @property
     def version(self) -> int:
-        """Number that grows with every change of claims, pools or drivers' reports."""
+        """Number that grows with every change of claims, pools, classes or reported device
+        statuses."""
         return self._allocated.version
 
     def pod_version(self, pod: str) -> int:
@@ -266,7 +267,8 @@ class PodClaims(ClaimManager):
     def dynamic_resources(self, pod: Pod, container: ContainerName) -> tuple[DynamicResource, ...]:
         """Return the claims of a container as PodResources shows them, each claim once.
 
-        A claim is included as soon as all its devices with a registered driver are prepared.
+        A claim is omitted while one of its devices is not prepared. Devices without a driver
+        (``set_driver``) need no preparation.
         """
         with self._lock:
             reserved = self._allocated.reservations.claims(pod.uid)

@@ -57,7 +57,7 @@ class Drivers:
     def is_prepared(self, claim: str) -> bool:
         """True if all devices of a claim are prepared; devices without a driver do not count.
 
-        Must be called with the lock held.
+        The caller must hold the lock of the allocated claims.
         """
         prepared = self._allocated.prepared.get(claim, {})
         devices = self._allocated.devices(claim)

@@ -49,6 +49,7 @@ class Offer:
         self, pools: Mapping[str, api.DevicePool], node: str, converter: Converter
     ) -> None:
         """Store the arguments; convert nothing yet, because the caller may hold a lock."""
+        # A copy: the store can change while a search reads the pools without a lock.
         self.pools = dict(pools)
         self._node = node
         self._converter = converter
@@ -56,12 +57,14 @@ class Offer:
     @cached_property
     def constraints(self) -> Constraints:
         """Evaluator of constraints on the inventory of the node; it caches results."""
+        # Only one search runs at a time (``Turns``), so no two threads compute this at the same
+        # time.
         return Constraints(self._converter.inventory_of(self.pools.values(), self._node))
 
 
 @attrs.frozen(eq=False)
 class Found:
-    """Result of a search: devices for claims, which are not yet recorded as allocated."""
+    """Result of a search: devices for claims. The devices are not recorded as allocated yet."""
 
     claims: tuple[api.DeviceClaim, ...]
     """The claims with their status."""
@@ -87,9 +90,9 @@ class Snapshot:
     def search(self, may_continue: Callable[[], bool] | None = None) -> Found:
         """Return devices for the claims. None of the claims may be allocated already.
 
-        The search calls ``may_continue`` every few steps, and ends early if the result is False.
-        Raises DoesNotFit if the claims do not fit now, TryAgain if the search ended early, and
-        another ClaimsError for a claim that cannot be allocated as written.
+        The search calls ``may_continue`` every few steps, and ends early if this function returns
+        False. Raises DoesNotFit if the claims do not fit now, TryAgain if the search ended early,
+        and another ClaimsError for a claim that cannot be allocated as written.
         """
         steps = budget_of(self.limits, may_continue)
         inventory, resolved = self._resolve(steps)
@@ -103,8 +106,9 @@ class Snapshot:
     def explain(self, may_continue: Callable[[], bool] | None = None) -> Explanation:
         """Return which devices the claims have or would get, or why they do not fit together.
 
-        ``may_continue``: see ``search``. Raises ClaimsError if a claim cannot use the classes that
-        it names.
+        The search calls ``may_continue`` every few steps, and ends early if this function returns
+        False. ``unexamined`` of the result then says what is missing. Raises ClaimsError if a claim
+        cannot use the classes that it names.
         """
         steps = budget_of(self.limits, may_continue)
         try:

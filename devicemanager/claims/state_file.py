@@ -88,6 +88,8 @@ class StateWriter:
                 found = (record, _dumps(_record(record)))
             self._rendered[record.claim.id] = found
         claims = ",".join(text for _, text in self._rendered.values())
+        # The same text as ``_dumps`` of the parsed data: ``parse_state`` computes the checksum from
+        # it.
         data = f'{{"charges":{_dumps(_charges(state.charges))},"claims":[{claims}]}}'
         return with_checksum(data.encode())
 

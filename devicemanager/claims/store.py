@@ -58,9 +58,9 @@ class ObjectStore:
         return not (self._pools or self._classes or self._claims)
 
     def constraints(self, node: str) -> Constraints:
-        """Return the evaluator of constraints on the inventory of a node.
+        """Return the evaluator of constraints on the devices that a node can use.
 
-        The evaluator caches its results until a pool changes, so claims of one class share results.
+        The result is the same object until a pool changes, so that claims share its cached results.
         """
         return self.offer(node).constraints
 
@@ -90,6 +90,8 @@ class ObjectStore:
         # The status of a pool does not affect allocation: a driver that updates its number of
         # available devices must not cause all constraints to be evaluated again.
         if old is None or not _offer_the_same(old, pool):
+            # A running search keeps its offer; the new version shows that its result is out of
+            # date.
             self._by_node.clear()
             self.version += 1
 
@@ -104,6 +106,7 @@ class ObjectStore:
         """Create or replace a device class. Raises InvalidObject for an invalid class."""
         if not checked:
             check(device_class)
+        # An unchanged class must not make the result of a running search out of date.
         if self._classes.get(device_class.name) != device_class:
             self.version += 1
         self._classes[device_class.name] = device_class

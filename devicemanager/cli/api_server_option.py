@@ -66,6 +66,7 @@ def apply(
     node = stack.enter_context(ApiNode(settings.node_name))
     if args.root:
         directory = Path(args.root).absolute()
+        # The kubeconfig is written before the kubelet creates its directory.
         directory.mkdir(parents=True, exist_ok=True)
     else:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dm-api-")))
@@ -98,6 +99,8 @@ def publish(
         if event.kind is EventKind.SLICES_WIPED:
             create()
 
+    # Before the slices are created: the kubelet, which has just started, can delete the slices of
+    # its node at any moment.
     stack.callback(kubelet.events.subscribe(happened))
     create()
 

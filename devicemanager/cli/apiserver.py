@@ -105,6 +105,7 @@ class _Failure(NamedTuple):
 
 
 def _failure(text: str) -> _Failure:
+    # Padded with empty parts, because only the code is required. A fifth part is an error.
     code, verb, resource, times, *rest = *text.split(":"), "", "", ""
     if not code.isdecimal() or not 400 <= int(code) < 600 or any(rest):
         raise argparse.ArgumentTypeError(
@@ -123,6 +124,7 @@ def _run(args: argparse.Namespace) -> int:
 
     with StopSignals() as signals, contextlib.ExitStack() as stack:
         server = _server(args)
+        # Filled before the server starts, so that no client sees only a part of the objects.
         _fill(server, args)
         stack.enter_context(server)
         if args.controllers:
@@ -132,6 +134,7 @@ def _run(args: argparse.Namespace) -> int:
         # Before the address is printed, so that no request is missed.
         requests = server.log.follow()
         _announce(server, args)
+        # The loop has no end of its own: a signal raises Stopped while it waits for a request.
         with contextlib.suppress(Stopped), signals.interruptible():
             for request in requests:
                 _print(args.output, request)
@@ -142,6 +145,7 @@ def _server(args: argparse.Namespace) -> FakeApiServer:
     from devicemanager.apiserver import FakeApiServer, InCluster
     from devicemanager.cli.dra_files import read_objects
 
+    # The server ignores unknown versions, so a misspelled one would have no effect.
     _check_versions(args.hide)
     definitions = read_objects(args.crd)
     try:
@@ -171,6 +175,7 @@ def _check_versions(hidden: list[str]) -> None:
 def _check_resources(failures: list[_Failure], definitions: Sequence[Mapping[str, Any]]) -> None:
     from devicemanager.apiserver.kinds import Kinds
 
+    # A table of its own, because --fail can also name the kinds of --crd files.
     table = Kinds()
     for each in definitions:
         table.define(each)
@@ -197,6 +202,8 @@ def _fill(server: FakeApiServer, args: argparse.Namespace) -> None:
 
 
 def _announce(server: FakeApiServer, args: argparse.Namespace) -> None:
+    # Written before the address is printed, because a script that waits for the address then reads
+    # the file.
     if args.kubeconfig:
         server.kubeconfig(Path(args.kubeconfig))
     environment = server.environment if args.in_cluster else {}
@@ -206,6 +213,8 @@ def _announce(server: FakeApiServer, args: argparse.Namespace) -> None:
     print(f"serving {server.url}")
     for name, value in environment.items():
         print(f"export {name}={value}")
+    # A pipe is block-buffered: without the flush, a script would wait for these lines until the
+    # first request.
     print(end="", flush=True)
 
 

@@ -52,6 +52,7 @@ def add(subparsers: Subparsers) -> None:
         _DESCRIPTION,
         complete=_complete,
     )
+    # argparse's own usage would not show the -- before the command.
     parser.usage = "%(prog)s [options] -- COMMAND [ARG ...]"
     parser.takes_command = True
 
@@ -273,10 +274,15 @@ def _run(args: argparse.Namespace) -> int:
     # Also read before anything runs, so that mistakes are reported immediately.
     waivers = None
     if args.waivers is not None:
+        # With the IDs of all checks, because a file can have waivers for checks that this run
+        # skips.
         waivers = Waivers.read(Path(args.waivers), known_ids())
+    # After the cheap checks, because this can start the program to see what it registers.
     program, limits, suite = program_of(args)
+    # The written tests start a plugin, with the fixture plugin_process or the package clients/go.
     if args.write_tests is not None and suite is not PLUGINS:
         raise CommandError("--write-tests is for plugins: omit it for a DRA driver")
+    # Selected again: only now it is certain whether the program is a plugin or a driver.
     chosen = chosen_checks(args, suite)
     report_unused_hooks(program, suite, chosen)
     report_one_instance(args, program)
@@ -291,6 +297,8 @@ def _run(args: argparse.Namespace) -> int:
     profile = Profile(args.profile)
     if args.kubelet_version == _EVERY_VERSION:
         return _on_every_version(args, start, chosen, profile)
+    # The files of these kubelets need not survive a power failure, and flushing them would slow
+    # down each admission.
     settings = settings_options.version_settings(args, durability="process")
     show = _Progress(args.output == "text")
     report = _report_of(args, start, len(chosen), settings, show.verdict)
@@ -316,6 +324,7 @@ def _write_tests(report: Report, limits: Limits, directory: Path, language: str)
         return
     path = directory / tests.name
     write_new(str(path), tests.text.encode())
+    # Standard output may contain the report as JSON.
     text = f"check: {path}: tests of {', '.join(tests.ids)}"
     print(clean(text), file=sys.stderr)
 
@@ -354,6 +363,7 @@ def _report_of(
 
 
 def _check_options_of_one_version(args: argparse.Namespace) -> None:
+    # Each version has a report of its own, and all of them would be written to the same file.
     for name in ("report", "write_tests"):
         if getattr(args, name):
             option = f"--{name.replace('_', '-')}"
@@ -409,6 +419,7 @@ class _Progress:
 
         severities = list(Severity)
         failed, warned = (
+            # The most severe first, because only the profile complete requires a SHOULD.
             sorted(verdicts, key=lambda each: severities.index(each.check.severity))
             for verdicts in (report.failed(), report.of(Outcome.WARN))
         )

@@ -58,6 +58,7 @@ def run_client(args: argparse.Namespace) -> int:
     for name in _PLUGIN_OPTIONS:
         if getattr(args, name):
             raise CommandError(f"--{name.replace('_', '-')} is for plugins: omit it with --client")
+    # Tested apart from the other options, because its default is not empty.
     if args.restart != "never":
         raise CommandError("--restart is for plugins: omit it with --client")
     if not args.command:
@@ -77,6 +78,8 @@ def run_client(args: argparse.Namespace) -> int:
     )
     waivers = None
     if args.waivers is not None:
+        # With the IDs of all checks, because a file can have waivers for checks that this run
+        # skips.
         waivers = Waivers.read(Path(args.waivers), [each.id for each in client_checks()])
     limits = overridden(ClientLimits(), args.limit)
     runs = ClientRuns()
@@ -104,6 +107,7 @@ def run_client(args: argparse.Namespace) -> int:
     report = report_or_end(result)
     for form, path in args.report:
         write_client_report(report, form, Path(path))
+    # In the other profiles, a failed check of severity SHOULD does not set the exit status.
     should = args.profile == "complete"
     if args.output == "json":
         print(json.dumps(report.data(), indent=2))

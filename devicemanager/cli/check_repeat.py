@@ -39,11 +39,13 @@ def repeating_command(args: argparse.Namespace, check: Check, version: str | Non
     # The checks of clients have no random inputs.
     words += [] if args.client else ["--seed", str(args.seed)]
     words += _repeated(args)
+    # If the user selected no version, the default applies again.
     words += ["--kubelet-version", version] if version and args.kubelet_version else []
     for name, default in _VALUES.items():
         value = getattr(args, name)
         words += [] if value == default else [f"--{name}", str(value)]
     words += [f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(args, name)]
+    # Quoted, because users paste the line into a shell.
     return shlex.join([*words, "--", *args.command])
 
 
@@ -55,5 +57,6 @@ def _repeated(args: argparse.Namespace) -> Iterator[str]:
     for name in ("resource", "limit"):
         for value in getattr(args, name):
             yield from (f"--{name}", value)
+    # In the form of the flag, which has lower-case booleans as in Go.
     for gate, enabled in args.feature_gates:
         yield from ("--feature-gates", f"{gate}={str(enabled).lower()}")

@@ -149,6 +149,7 @@ def _driver(args: argparse.Namespace) -> DriverUnderTest:
 
 def _hardware_of_plugin(args: argparse.Namespace) -> Hardware:
     hardware = _hardware(args)
+    # Checked here, so that a mistake is reported before the plugin is started.
     hardware.check()
     return hardware
 
@@ -175,8 +176,8 @@ def _hardware(args: argparse.Namespace) -> Hardware:
 
 
 def report_one_instance(args: argparse.Namespace, program: PluginUnderTest) -> None:
-    """Print a line if only one instance of the program can run at a time, although ``--jobs``
-    allows more."""
+    """Print a line if ``--jobs`` allows several instances of the program under test, but only one
+    can run at a time."""
     if args.jobs > 1 and program.needs_one_instance:
         print(
             "check: one instance at a time, because the hooks prepare and cleanup may change the "

@@ -36,6 +36,7 @@ def print_verdict(verdict: Verdict, work: Work) -> None:
     outcome = verdict.outcome.value
     seen = f": {verdict.seen}" if verdict.seen else ""
     line = f"{check.id}  {outcome:6}  {check.severity.value:6}  {check.title}{seen}"
+    # Printed by the progress bar, because another print would be mixed with the bar on a terminal.
     work.print(clean(line), _STYLES[outcome])
 
 
@@ -62,9 +63,9 @@ def report_or_end(result: T | signal.Signals) -> T:
 def run_until_signal(run: Callable[[], T], close: Callable[[], None]) -> T | signal.Signals:
     """Run the checks, and return their report, or the signal that stopped them.
 
-    The checks run on a separate thread, so that a signal stops them at any moment. ``close`` stops
-    every program under test and removes every directory. After a signal, this function does not
-    wait for other threads to end.
+    The checks run on a separate thread, so that a signal stops them at any moment. After a signal,
+    this function calls ``close``, which stops every program under test and removes every directory.
+    It then returns without waiting for other threads.
     """
     import threading
     from concurrent.futures import Future
@@ -76,13 +77,18 @@ def run_until_signal(run: Callable[[], T], close: Callable[[], None]) -> T | sig
     def run_checks() -> None:
         try:
             result.set_result(run())
+        # Every exception goes to the main thread, which raises it again.
         except BaseException as error:
             result.set_exception(error)
+        # Wakes up the main thread, which has no other way to notice the end of the checks.
         signals.give_up()
 
     with StopSignals() as signals:
+        # A daemon, because the process must exit after a signal even if a check hangs.
         threading.Thread(target=run_checks, name="checks", daemon=True).start()
         if (number := signals.wait()) is not None:
+            # Called inside the `with` block, where a signal that is sent twice cannot end the
+            # process before the cleanup.
             close()
             return number
     return result.result()

@@ -80,11 +80,13 @@ class ClaimContents(Inspected["dra.Inspection"]):
 
     def repaired(self) -> Edited:
         repair = dra.repair(self.data)
+        # Read from the repaired bytes, so that the command shows what it would write.
         contents = ClaimContents.read(repair.data)
         return Edited(repair.data, contents, repair.problems, repair.dropped, repair.notes)
 
     def without_pods(self, uids: Collection[str]) -> Edited:
         state = dra.without_pods(self.found.state, uids)
+        # In the format of the file: kubelets before 1.35 do not have the field ShareID.
         data = dra.dumps(state, share_ids=self.found.share_ids)
         dropped = tuple(
             f"pod {uid} of claim {claim.namespace}/{claim.name}"
@@ -128,6 +130,7 @@ def _parts(claim: ClaimState) -> Iterator[str]:
     yield clean(f"UID {claim.uid}")
     yield f"pods {', '.join(map(clean, sorted(claim.pods))) or 'none'}"
     for driver, state in claim.drivers.items():
+        # Without the indentation of ``show``, because the parts of a fact are joined to one line.
         yield from (line.strip() for line in _driver_lines(driver, state))
 
 

@@ -46,6 +46,8 @@ class Edited(NamedTuple):
     @property
     def changed(self) -> bool:
         """True if the contents differ from the original ones."""
+        # A repair removes all problems. So it also changes a file in which only the checksum is
+        # wrong.
         return bool(self.problems or self.dropped)
 
 
@@ -53,8 +55,8 @@ class Contents(Protocol):
     """Readable contents of a checkpoint file, and the problems of the file."""
 
     format: str
-    """Format of the file: ``DEVICES`` or ``CLAIMS``. Each is the name of the kubelet's file in this
-    format."""
+    """Format of the file: ``DEVICES`` or ``CLAIMS``. The value is the name that a kubelet gives to
+    a file of this format."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -93,7 +95,8 @@ class Contents(Protocol):
         """
 
     def facts(self) -> Facts:
-        """Return all facts of the file, for ``checkpoint diff``."""
+        """Return the facts that ``checkpoint diff`` compares, such as the devices of each container
+        (see ``Facts``)."""
 
     def findings(self) -> Sequence[tuple[str, dict[str, Any]]]:
         """Return the inconsistencies in the contents, each as a text and as data for JSON."""
@@ -111,7 +114,7 @@ class Contents(Protocol):
         """Return the readable contents in a form that a kubelet loads."""
 
     def without_pods(self, uids: Collection[str]) -> Edited:
-        """Return the contents without these pods."""
+        """Return the contents after removing the pods with these UIDs."""
 
 
 class Inspection(Protocol):
@@ -133,9 +136,11 @@ _Inspection = TypeVar("_Inspection", bound=Inspection)
 
 
 class Inspected(Generic[_Inspection]):
-    """Base class with the properties of ``Contents`` that are the same for both formats.
+    """Base class of ``DeviceContents`` and ``ClaimContents``, with the properties of ``Contents``
+    that do not depend on the format of the file.
 
-    ``data`` has the bytes of the file. ``found`` is the result of inspecting them.
+    ``data`` has the bytes of the file. ``found`` is the result of ``checkpoint.inspect`` or
+    ``checkpoint.dra.inspect`` for these bytes.
     """
 
     data: bytes
@@ -164,6 +169,7 @@ def counts_text(contents: Contents) -> str:
 
 
 def _count_text(plural: str, count: int) -> str:
+    # The texts are made from the field names of the JSON output, so that both have the same words.
     plural = plural.replace("_", " ")
     if count != 1:
         return f"{count} {plural}"

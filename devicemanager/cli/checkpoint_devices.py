@@ -70,6 +70,8 @@ class DeviceContents(Inspected["checkpoint.Inspection"]):
             text = "; ".join([_devices_text(entry), *_response_lines(entry)])
             facts[subject] = Fact(text, _entry_data(entry))
         for resource, ids in (self._saved.registered_devices or {}).items():
+            # Sorted, because a kubelet writes its sets in random order. Equal sets must not be a
+            # difference.
             healthy = tuple(sorted(ids or ()))
             facts["registered", resource] = Fact(_ids_cell(healthy), list(healthy))
         return facts
@@ -161,6 +163,7 @@ def _settings(entry: PodDevicesEntry) -> Any:
 
     try:
         return settings_from_bytes(entry.alloc_resp or b"")
+    # An unreadable response is shown in its place: it must not hide the other entries.
     except WireError as error:
         return str(error)
 

@@ -1,4 +1,4 @@
-"""Read the checkpoint files of the device manager and the DRA manager that the user names."""
+"""Read a checkpoint file that the user names: that of the device manager or the DRA manager."""
 
 from __future__ import annotations
 

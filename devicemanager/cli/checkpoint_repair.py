@@ -33,7 +33,7 @@ _NOT_WRITTEN = (
 
 
 def add(actions: Subparsers) -> None:
-    """Add the actions ``repair`` and ``edit``."""
+    """Add the actions ``repair`` and ``edit`` to ``devicemanager checkpoint``."""
     repair = command(
         actions,
         "repair",
@@ -131,6 +131,7 @@ def _end(args: argparse.Namespace, file: CheckpointFile, repair: Edited, schema:
     # Imported here, because most calls are dry runs.
     from devicemanager.cli.checkpoint_writing import write
 
+    # An intact file is not written: a replacement would only leave another copy behind.
     written = write(file, repair.data, args) if repair.changed else None
     if args.output == "json":
         print_json(schema, _as_dict(args, repair, written))
@@ -139,6 +140,7 @@ def _end(args: argparse.Namespace, file: CheckpointFile, repair: Edited, schema:
         stream = sys.stderr if args.to == STANDARD_INPUT else sys.stdout
         for line in _lines(repair, written):
             print(f"{clean(args.file)}: {clean(line)}", file=stream)
+    # 1 after a dry run, so that a script notices that the file is not repaired yet.
     return 0 if written or not repair.changed else 1
 
 

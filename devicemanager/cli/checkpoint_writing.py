@@ -90,6 +90,7 @@ def _replace(file: CheckpointFile, data: bytes, copies: str | None) -> Written:
 
 def _check_no_kubelet(directory: Path) -> None:
     """Raise CommandError if a kubelet serves ``kubelet.sock`` in the directory, or below it."""
+    # Two places, because dra_manager_state is in the directory above that of the socket.
     for socket in (directory / KUBELET_SOCKET, directory / _CLEANED / KUBELET_SOCKET):
         with contextlib.suppress(OSError):  # no process can listen on a path that is too long
             if socket.exists() and sockets.is_alive(socket):

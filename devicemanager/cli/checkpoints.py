@@ -135,6 +135,7 @@ def _names(args: argparse.Namespace, file: CheckpointFile, contents: Contents) -
         from podresources import PodResourcesClient
 
         check_socket(args.socket)
+        # Retries, because all clients of a kubelet share its rate limit.
         with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
             return contents.names_of(client.list())
     snapshot = file.snapshot if args.snapshot is None else load_snapshot(args.snapshot)
@@ -156,6 +157,7 @@ def _verify(args: argparse.Namespace) -> int:
         if args.output == "json":
             problem = {"file": args.file, "valid": False, "problems": [str(error)]}
             print_json("checkpoint-verify", problem)
+        # Raised again, so that standard error also has the error, and the exit status is 2.
         raise
     findings = contents.findings()
     valid = not contents.problems and not findings
@@ -207,6 +209,7 @@ def _diff(args: argparse.Namespace) -> int:
         check_one_standard_input((args.old, args.new))
         old, new = (CheckpointFile.read(each, dra=args.dra) for each in (args.old, args.new))
         before, after = old.contents(), new.contents()
+        # Files of different formats have no facts in common, so every line would be a difference.
         if before.format != after.format:
             raise CommandError(
                 f"{args.old} is a {before.format}, {args.new} is a {after.format}: compare two "
@@ -232,6 +235,7 @@ _Change = tuple[tuple[str, ...], Fact | None, Fact | None]
 
 
 def _changes(old: Facts, new: Facts) -> list[_Change]:
+    # Compared by subject, because kubelets write the same entries in different orders.
     subjects = ((each, old.get(each), new.get(each)) for each in sorted({*old, *new}))
     return [
         (subject, before, after)

@@ -140,6 +140,7 @@ def _validate(args: argparse.Namespace) -> int:
     except InvalidObject as error:
         problems = error.lines
     else:
+        # Files of other kinds are probably a mistake, which "0 objects are valid" would hide.
         count = offline.given
         if not count:
             where = ", ".join(args.paths)
@@ -224,6 +225,7 @@ def _show(args: argparse.Namespace) -> int:
     print_yaml(data.pop("object"))
     for key in ("phase", "pods", "cdi_devices"):
         if data[key]:
+            # Comments, so that the output is still a valid file for --claims.
             print(f"# {key}: {clean(str(data[key]))}")
     return 0
 
@@ -309,6 +311,7 @@ def _convert(args: argparse.Namespace) -> int:
     found = convert(objects)
     print_documents(found.objects)
     for note in found.notes:
+        # On standard error, because users redirect the YAML to a file.
         print(f"note: {clean(note)}", file=sys.stderr)
     return 0
 

@@ -57,8 +57,8 @@ def add_simulated(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
 
 
 def hardware(text: str) -> SimulatedHardware:
-    """Parse the number of cards of each kind, such as ``gpu=2,nic=1``. A kind that is not named
-    gets 0 cards."""
+    """Return the virtual hardware for a text such as ``gpu=2,nic=1``: the number of GPUs, NICs and
+    FPGAs. The text can omit a number that is 0. Raises ArgumentTypeError."""
     counts: dict[str, int] = {}
     for part in text.split(","):
         card, _, count = part.partition("=")
@@ -82,7 +82,8 @@ def given(args: argparse.Namespace) -> bool:
 
 
 def load(args: argparse.Namespace) -> OfflineClaims:
-    """Return the structured claims that the options name. Raises CommandError and ClaimsError."""
+    """Return the structured claims (API ``devmgmtproto.k8s.io``) of ``--claims``,
+    ``--simulate-pools`` and ``--state``. Raises CommandError and ClaimsError."""
     from devicemanager.claims.errors import InvalidObject
     from devicemanager.cli.offline_claims import OfflineClaims
 
@@ -102,10 +103,10 @@ def load(args: argparse.Namespace) -> OfflineClaims:
 
 
 def load_of_pods(args: argparse.Namespace, manifests: Sequence[str]) -> OfflineClaims | OfflineDra:
-    """Return the claims that the options name: ResourceClaims, or structured claims.
+    """Return the claims in the files of ``--claims``. They belong to one of two APIs.
 
-    If the files of ``--claims`` have objects of resource.k8s.io, return ResourceClaims. In this
-    case, also read the objects in ``manifests``, the files of the pods.
+    For resource.k8s.io, return an OfflineDra with the ResourceClaims. It also has the objects in
+    ``manifests``, the files of the pods. For structured claims, return the result of ``load``.
 
     Raises CommandError, ClaimsError and OSError.
     """
@@ -123,9 +124,11 @@ def load_of_pods(args: argparse.Namespace, manifests: Sequence[str]) -> OfflineC
 
 
 def read_objects(paths: Sequence[str], hardware: SimulatedHardware | None) -> list[v1alpha1.Object]:
-    """Return the objects in files and directories (``paths``), such as claims, classes and pools.
+    """Return the structured claims, classes, pools and configs in ``paths``, which are files and
+    directories.
 
-    With ``hardware``, also return the pools and classes of this virtual hardware.
+    ``hardware`` is the value of ``--simulate-pools``. If it is not None, the pools and classes of
+    this virtual hardware are also returned.
 
     Raises CommandError and ClaimsError.
     """
@@ -138,5 +141,6 @@ def read_objects(paths: Sequence[str], hardware: SimulatedHardware | None) -> li
     contents = {Path(name): data for name, data in given_contents(paths, MAX_FILE).items()}
     objects = [each for file in read_paths(map(Path, paths), contents) for each in file.objects]
     if hardware is not None:
+        # Any name of a node will do, because these objects are converted and not allocated.
         objects += [*hardware.pools("mock"), *simulated_classes()]
     return in_order(objects)

@@ -46,14 +46,18 @@ Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def argument(*names: str, **options: Any) -> Argument:
-    """Return an argument of an action, as the parameters of argparse's ``add_argument``."""
+    """Return an ``Argument``: a pair of the names and the options for argparse's
+    ``add_argument``."""
     return names, options
 
 
 @attrs.frozen
 class Action:
-    """An action of ``ctl``, such as ``admit``. It names the operation to call. The other fields
-    override what is derived from the operation."""
+    """Subcommand of ``ctl``, such as ``admit``. It calls one operation of the control API.
+
+    The operation defines the arguments, the help text and the output. The optional fields of the
+    action override these parts.
+    """
 
     name: str
     """The last word of the action on the command line, such as ``pod`` of ``wait pod``."""
@@ -90,7 +94,8 @@ class Action:
 
 
 class Actions:
-    """The actions of ``ctl`` for one control API."""
+    """Builder of the subcommands of ``ctl`` that use one of the two control APIs: that of one
+    kubelet, or that of nodes in a cluster."""
 
     prefix = ""
     """Text before each printed result: a format string such as ``node {node}:``. Its fields are
@@ -101,10 +106,10 @@ class Actions:
         table: OperationTable,
         connected: Callable[[argparse.Namespace], AbstractContextManager[Any]],
     ) -> None:
-        """Create the actions for a table of operations.
+        """Create the builder for the operations in ``table``.
 
-        ``connected`` gets the arguments of the command line. Its context manager yields a client
-        of the control API at the address in the arguments.
+        ``connected`` is called with the arguments of the command line, which include the address.
+        It returns a context manager that yields a client of the control API.
         """
         self._table = table
         self._connected = connected

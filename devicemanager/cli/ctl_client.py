@@ -45,10 +45,10 @@ class _Api:
     question: str
     """First part of the error text if the user gives no address of a control API."""
     other: str
-    """Path by which the wrong control API is recognized. The API that the action needs does not
-    serve this path."""
+    """Path that only the other control API serves. If the server has this path, the user gave the
+    address of the other API."""
     instead: str
-    """Last part of the error text if the server at the address serves the wrong control API."""
+    """Last part of the error text if the user gives the address of the other control API."""
 
 
 # Both APIs use the same file names and flags, so users confuse them.

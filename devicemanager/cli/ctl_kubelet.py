@@ -341,10 +341,12 @@ def _exit_codes(given: list[str]) -> int | dict[str, int]:
             raise CommandError(
                 f"invalid --exit-code {text}: expected a number, or CONTAINER=NUMBER"
             ) from None
+        # Together with others, it would be unclear which code a container gets.
         if not container and len(given) > 1:
             raise CommandError(
                 f"--exit-code {text} is for all containers: it must be the only --exit-code"
             )
+    # The empty name is the form without a container, which stands for all of them.
     return codes.get("", codes or 0)
 
 
@@ -367,6 +369,8 @@ def _apply(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 def _calls(client: MockKubeletClient, args: argparse.Namespace) -> int:
     if args.pending:
+        # getCalls returns only calls that have ended. Calls in flight are a separate operation,
+        # which has no filters.
         lines: Any = client.ask("getPendingCalls").items
     else:
         names = ("since", "follow", "resource", "rpc", "plugin", "code", "device_id")
@@ -420,6 +424,8 @@ def _wait_for_call(client: MockKubeletClient, args: argparse.Namespace) -> int:
         bytes=args.output == "text",
         timeout=timeout,
     )
+    # The time of the wait is added to the client's own timeout. Otherwise the client could give up
+    # before the kubelet.
     print_line(client.ask("waitForCall", body=body, timeout=timeout), args.output)
     return 0
 
@@ -435,6 +441,8 @@ def _wait_for_pod(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
     if args.phase != "Deleted":
         pods_named(client, [args.pod])  # raises CommandError for a wrong name before the wait
+    # A pod never leaves a final phase, so a wait for another phase ends. Only its deletion can
+    # still follow.
     ends, found = {args.phase, "Deleted", *(_FINAL if args.phase != "Deleted" else ())}, ""
 
     def is_over() -> bool:

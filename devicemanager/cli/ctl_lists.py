@@ -30,7 +30,8 @@ class Listing:
     """Columns in which a list is printed, and a function that returns the name of an item."""
 
     name: Callable[[Any], str]
-    """Function that returns the name of an item, for ``-o name`` and ``-w``."""
+    """Function that returns the name of an item. ``-o name`` prints it, and ``--watch`` uses it to
+    find items that are new, changed or gone."""
     columns: Sequence[Column]
     wide: Sequence[Column] = ()
     """Additional columns for ``-o wide``."""
@@ -115,6 +116,7 @@ _PLUGINS: Final = Listing(
         ("PREFERRED", lambda plugin: plugin.get_preferred_allocation_available),
     ],
 )
+# A driver can have several instances during a rolling update, so the name also has the socket.
 _DRIVERS: Final = Listing(
     lambda driver: f"{driver.driver}/{Path(driver.endpoint).name}",
     [
@@ -158,6 +160,7 @@ def pods(client: MockKubeletClient, args: argparse.Namespace) -> int:
         answer = client.ask("listPods")
         if not args.pods:
             return answer
+        # Selected here, because the operation has no filter.
         return msgspec.structs.replace(answer, items=pods_named(client, args.pods))
 
     return _show(client, args, _PODS, fetch)
@@ -272,6 +275,7 @@ def _watch(client: MockKubeletClient, form: str, listing: Listing, fetch: Callab
     seen: dict[str, Any] = {}
     latest = client.node().latest_event
     printer = _Printer(form, listing)
+    # An empty ``seen`` makes all items of the first list new, so that they are printed.
     printer.changes(seen, fetch().items)
     for _ in client.events.follow(latest):
         try:

@@ -40,6 +40,7 @@ class _NodeActions(Actions):
     def check(self, client: ServedApi, args: argparse.Namespace) -> None:
         # An unknown name among several must leave all nodes unchanged, so names are checked first.
         # The request itself reports an unknown name if there is only one.
+        # Actions on a single node have no argument ``nodes``.
         names = dict.fromkeys(getattr(args, "nodes", ()))
         if len(names) > 1:
             _check(client, names, {each.name for each in client.ask("listNodes").items})
@@ -177,6 +178,7 @@ def add(subparsers: Subparsers) -> None:
 
 def _scaled(text: str) -> tuple[str, int]:
     kind, _, count = text.rpartition("=")
+    # Six digits are enough for the server's limit of 100,000 nodes.
     if not kind or not count.isdecimal() or len(count) > 6:
         raise argparse.ArgumentTypeError(f"invalid kind {text!r}: expected KIND=COUNT")
     return kind, int(count)
@@ -203,6 +205,7 @@ def _list_nodes(api: ServedApi, args: argparse.Namespace) -> int:
     if args.nodes:
         found = {each.name: each for each in answer.items}
         _check(api, args.nodes, found)
+        # In the order of the arguments, as kubectl lists named objects.
         answer = msgspec.structs.replace(answer, items=[found[name] for name in args.nodes])
     print_items(_NODES, answer, args.output)
     return 0

@@ -95,6 +95,7 @@ def _bundle(args: argparse.Namespace) -> Bundle:
         )
     with connected(args) as client:
         (pod,) = pods_named(client, [args.pod])
+        # The default is that of `kubectl exec` for a pod without annotations.
         name = args.container or pod.containers[0].name
         options = client.container_options(pod.uid, name)
     made = bundle_of(options, args.command, rootfs, args.cdi and Path(args.cdi))
@@ -107,6 +108,7 @@ def _run_shell(args: argparse.Namespace) -> int:
     from devicemanager.sandbox import run
 
     status = run(_bundle(args), args.backend).returncode
+    # Death by a signal is reported as a shell does.
     return status if status >= 0 else 128 - status
 
 

@@ -57,9 +57,11 @@ def _allocate(args: argparse.Namespace) -> int:
     claims = _wanted(objects, args.claim)
     try:
         allocator = Allocator(objects.slices, objects.classes, profile=_profile(args))
+        # From all claims, because a claim that is not named also keeps its devices.
         in_use = InUse.of(objects.claims)
         try:
             results = allocator.allocate(claims, node, in_use)
+        # With an invalid pool, the claims can still fit on another node, so this is not an error.
         except InvalidPools:
             results = None
         if results is None:
@@ -79,6 +81,8 @@ def _profile(args: argparse.Namespace) -> Profile:
     from devicemanager.claims.dra import Profile
 
     try:
+        # None stands for the defaults of the version; an empty list would disable all gates and
+        # quirks.
         return Profile.of(
             args.kubelet_version, features=args.feature_gate or None, quirks=args.quirk or None
         )
@@ -101,9 +105,12 @@ def _wanted(objects: DraObjects, names: Sequence[str]) -> list[Object]:
     known = {_name(each): each for each in objects.candidates()}
     found = []
     for name in names:
+        # As with kubectl, a name without a namespace is in the namespace ``default``.
         full = name if "/" in name else f"default/{name}"
         if full not in known:
             raise CommandError(f"no ResourceClaim {full} among the objects: check its name")
+        # The scheduler keeps the devices of an allocated claim. A second allocation would find them
+        # in use.
         if (known[full].get("status") or {}).get("allocation"):
             raise CommandError(f"ResourceClaim {full} is already allocated: remove its status")
         found.append(known[full])
@@ -115,6 +122,7 @@ def _name(claim: Object) -> str:
 
 
 def _print(output: str, claims: Sequence[Object], results: Sequence[AllocationResult]) -> None:
+    # Complete objects, so that the output can be the input of the next call, as claims in use.
     changed = [
         {**claim, "status": {**(claim.get("status") or {}), "allocation": dict(result)}}
         for claim, result in zip(claims, results, strict=True)

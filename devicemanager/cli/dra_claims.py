@@ -36,7 +36,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _named(value: Object) -> tuple[str, str]:
     metadata = value.get("metadata") or {}
+    # A manifest can have only generateName, because the API server creates the name.
     name = metadata.get("name") or metadata.get("generateName") or ""
+    # A manifest without a namespace is for the namespace ``default``, as with kubectl.
     return str(metadata.get("namespace") or "default"), str(name)
 
 
@@ -59,7 +61,7 @@ def _device(result: Object) -> str:
 
 
 def _state(value: Object, status: Object) -> str:
-    """Return the state that kubectl prints: pending, allocated, reserved, or deleted."""
+    """Return the state of a claim in the words of kubectl, such as ``allocated,reserved``."""
     states = []
     if (value.get("metadata") or {}).get("deletionTimestamp"):
         states.append("deleted")

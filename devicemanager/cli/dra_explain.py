@@ -58,6 +58,8 @@ def _run_offline(args: argparse.Namespace) -> int:
     from devicemanager.cli.dra_pods import explain_pod
 
     objects = DraObjects.load(args)
+    # Read separately, because ``DraObjects.load`` requests only objects of resource.k8s.io from a
+    # server.
     if not args.paths:
         objects.pods += dra_files.pods_of_server(args.kubeconfig)
     pod = objects.pod(args.pod)
@@ -92,6 +94,7 @@ def _run_on_kubelet(args: argparse.Namespace) -> int:
     else:
         for line in _lines(found):
             print(clean(line))
+    # A pod that has ended, or whose sandbox exists, no longer waits for its claims.
     return int(found.ending or not (found.sandbox or _has_ended(found)))
 
 

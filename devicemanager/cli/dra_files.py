@@ -26,6 +26,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 SERVED = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
 """Resource types of resource.k8s.io that a mock kubelet serves."""
 _GROUP = "/apis/resource.k8s.io"
+# The newest first, because a server can serve several versions, and older ones can lack fields.
 _VERSIONS = ("v1", "v1beta2", "v1beta1")
 
 
@@ -87,6 +88,7 @@ def is_mock(args: argparse.Namespace) -> bool:
     """
     if args.control and args.kubeconfig:
         raise CommandError("--control and --kubeconfig exclude each other: give one of them")
+    # --kubeconfig overrides the variable, which users also set for `devicemanager ctl`.
     return bool(args.control or (CONTROL in os.environ and not args.kubeconfig))
 
 
@@ -139,6 +141,7 @@ def located_objects(paths: Sequence[str]) -> Iterator[tuple[str, Object]]:
 def _files(paths: Sequence[str]) -> Iterator[str]:
     for path in paths:
         if path != STANDARD_INPUT and Path(path).is_dir():
+            # Sorted, because the order of a directory depends on the file system.
             inside = sorted(each for each in Path(path).rglob("*") if each.suffix in _SUFFIXES)
             if not inside:
                 raise CommandError(f"{path}: expected files that end with {', '.join(_SUFFIXES)}")
@@ -154,6 +157,8 @@ def _documents(path: str) -> list[Any]:
     try:
         text = read_file(path, _MAX_FILE).decode()
         too_large = f"larger than {_MAX_FILE} bytes: use smaller files"
+        # Larger limits than for the manifest of a pod, because a file can have all slices of a node
+        # with thousands of devices.
         found = load_documents(text, _MAX_FILE, _MAX_VALUES, too_large)
     except UnicodeDecodeError as error:
         raise CommandError(f"{path}: {not_utf8(error)}") from None
@@ -173,6 +178,8 @@ def _from_files(paths: Sequence[str], plural: str) -> list[Object]:
         if each.get("kind") == wanted.name and version in kinds.versions(wanted):
             found.append(to_stored(wanted, version, each))
         else:
+            # Other kinds are ignored, because manifests often have them too. They are an error only
+            # if nothing else is found.
             others.add(f"{each.get('kind')} of {version or 'no apiVersion'}")
     if others and not found:
         names = ", ".join(sorted(others))
@@ -190,6 +197,7 @@ def _from_server(kubeconfig: str | None, plural: str) -> list[Object]:
     for version in _VERSIONS:
         found = _listed(kubeconfig, f"{_GROUP}/{version}/{plural}")
         if found is not None:
+            # The API server omits these two fields in the items of a list.
             head = {"apiVersion": f"resource.k8s.io/{version}", "kind": kind.name}
             return [to_stored(kind, head["apiVersion"], {**head, **each}) for each in found]
     raise CommandError("the API server has no resource.k8s.io: it needs Kubernetes 1.32 or later")
@@ -210,6 +218,7 @@ def _listed(kubeconfig: str | None, path: str) -> list[Object] | None:
     client = ApiClient(load(None if kubeconfig is None else Path(kubeconfig)))
     try:
         return [dict(each) for page in pages(client, path) for each in page["items"]]
+    # The server does not serve this version; the caller tries an older one.
     except NotFound:
         return None
     finally:

@@ -42,6 +42,8 @@ class DraObjects:
             return cls.read(args.paths)
         found = cls()
         for where, value in served_objects(args, SERVED):
+            # Already v1: a kubelet stores this version, and objects of an API server are converted
+            # when they are read.
             found._add(where, value)
         return found
 
@@ -55,6 +57,7 @@ class DraObjects:
         for path, value in located_objects(paths):
             if not isinstance(value.get("kind"), str) or not value["kind"]:
                 raise CommandError(f"{path}: not an object of the API: add apiVersion and kind")
+            # Files can have older versions, but the allocator knows only v1.
             found._add(path, _as_v1(path, value))
         return found
 
@@ -68,6 +71,8 @@ class DraObjects:
         if kind == "ResourceSlice":
             self.slices.append(value)
         elif kind == "DeviceClass":
+            # All fields of the spec are optional, so a file can omit the spec. The allocator needs
+            # it.
             self.classes.append({"spec": {}, **value})
         elif kind == "Node":
             self.nodes.append(value)
@@ -113,6 +118,7 @@ class DraObjects:
 
 
 def _in_namespace(value: Object) -> Object:
+    # As kubectl does for a manifest without a namespace.
     return {**value, "metadata": {"namespace": "default", **value["metadata"]}}
 
 

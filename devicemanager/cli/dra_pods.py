@@ -71,7 +71,8 @@ class PodExplanation:
 def explain_pod(objects: DraObjects, pod: Object, node: Node) -> PodExplanation:
     """Allocate the claims of a pod, as the scheduler does, and explain the result.
 
-    If all claims fit, the claims that this call has allocated are added to ``objects.claims``.
+    If all claims fit, append the newly allocated claims to ``objects.claims``. Their devices are
+    then in use for later calls.
     """
     found = _PodClaims(objects, pod, node)
     results = [found.result(entry) for entry in pod["spec"].get("resourceClaims") or ()]
@@ -88,6 +89,7 @@ def explain_pod(objects: DraObjects, pod: Object, node: Node) -> PodExplanation:
             text = texts.get(found.new[each.entry]["metadata"]["name"])
             why = text or "the node has no devices for its requests and constraints"
             results[index] = attrs.evolve(each, state=state, text=why)
+    # All or nothing: the scheduler does not bind a pod of which one claim does not fit.
     if all(each.state in _FITS for each in results):
         objects.claims += allocated
     return PodExplanation(title, name, tuple(results), reasons)
@@ -106,6 +108,8 @@ def _allocate(
         allocator = Allocator(objects.slices, objects.classes)
         try:
             results = allocator.allocate(claims, node, in_use)
+        # With an invalid pool, the claims can still fit on another node, so the state is not
+        # ``error``.
         except InvalidPools:
             results = None
         if results is None:
@@ -146,6 +150,7 @@ class _PodClaims:
         devices.
         """
         name = entry["name"]
+        # The status of the pod says so (``resourceClaimStatuses`` without a name).
         if name not in self._names:
             return ClaimResult(name, "-", "allocated", "the pod needs no claim for this entry")
         claim = self._names[name]
@@ -155,8 +160,11 @@ class _PodClaims:
         if template not in self._templates:
             text = "the objects have no ResourceClaimTemplate with this name"
             return ClaimResult(name, template, "not-found", text)
+        # A manifest has no UID, but the claim's owner reference contains one.
         pod = {**self._pod, "metadata": {"uid": "", **self._pod["metadata"]}}
         made = dra_pods.claim_from_template(pod, name, self._templates[template])
+        # The API server would append a random suffix. A fixed one makes the output the same in each
+        # run.
         made["metadata"]["name"] = made["metadata"].pop("generateName") + "0"
         self.new[name] = with_defaults(made)
         return ClaimResult(name, template, "fits", "")

@@ -59,6 +59,8 @@ def pools(slices: list[Object]) -> list[Pool]:
 
 
 def _pool(driver: str, name: str, specs: list[Object]) -> Pool:
+    # A driver replaces the slices of a pool one by one. Schedulers ignore the slices of older
+    # generations.
     newest = max(_generation(each) for each in specs)
     current = [each for each in specs if _generation(each) == newest]
     wanted = max((each.get("pool") or {}).get("resourceSliceCount", 0) for each in current)
@@ -78,6 +80,7 @@ def _pool(driver: str, name: str, specs: list[Object]) -> Pool:
 def _check_numbers(slice_: Object) -> None:
     pool = (slice_.get("spec") or {}).get("pool") or {}
     for field in ("generation", "resourceSliceCount"):
+        # Objects in files are not validated, and a text cannot be compared with a number.
         if not isinstance(pool.get(field, 0), int):
             name = (slice_.get("metadata") or {}).get("name")
             raise CommandError(

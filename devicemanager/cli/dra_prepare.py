@@ -57,11 +57,13 @@ def _complete(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     from devicemanager.cli.ctl_client import connected
 
+    # As with kubectl, a name without a namespace is in the namespace ``default``.
     names = [each if "/" in each else f"default/{each}" for each in args.claims]
     with connected(args) as kubelet:
         by_driver = _by_driver(kubelet, names, args.driver)
         call = kubelet.unprepare_claims if args.unprepare else kubelet.prepare_claims
         results = {
+            # One call for all claims of a driver, as a kubelet makes it for the claims of a pod.
             driver: call(driver, claims, endpoint=args.endpoint)
             for driver, claims in by_driver.items()
         }
@@ -86,6 +88,7 @@ def _by_driver(
 ) -> dict[str, list[str]]:
     """Return the claims to prepare or unprepare, by driver. Raises CommandError for a claim without
     a driver."""
+    # With --driver, a claim need not be allocated: a test can then check the driver's error.
     if driver is not None:
         return {driver: claims}
     found: dict[str, list[str]] = {}

@@ -37,12 +37,14 @@ def _run(args: argparse.Namespace) -> int:
 
 def _name(value: Object) -> str:
     metadata = value.get("metadata") or {}
+    # A manifest can have only generateName, because the API server creates the name.
     return str(metadata.get("name") or metadata.get("generateName") or "")
 
 
 def _row(value: Object) -> tuple[str, ...]:
     spec = value.get("spec") or {}
     pool = spec.get("pool") or {}
+    # The API server allows only one of devices and shared counters in a slice.
     count = len(_devices(value)) or f"{len(spec.get('sharedCounters') or ())} counter sets"
     cells = (spec.get("driver"), pool.get("name"), pool.get("generation", 0), nodes(spec), count)
     return _name(value), *map(str, cells)

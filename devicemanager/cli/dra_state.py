@@ -66,8 +66,10 @@ def _show_file(path: str, form: str) -> int:
 
     found = ClaimContents.read(read_file(path, _MAX_FILE))
     for problem in found.problems:
+        # A warning, because the readable claims of a damaged file are still shown.
         print(f"devicemanager: warning: {path}: {clean(problem)}", file=sys.stderr)
     if form == "json":
+        # The same schema as for a running kubelet. The file contains only claims.
         print_json("dra", {"drivers": [], "slices": [], **found.as_dict({})})
     else:
         for line in found.lines({}):

@@ -42,6 +42,7 @@ def _run(args: argparse.Namespace) -> int:
         where = "the mock kubelet" if dra_files.is_mock(args) else "the API server"
         found = [value for _, value in dra_files.served_objects(args, dra_files.SERVED)]
     report = check_objects(found, _rules(args.feature_gate))
+    # "0 objects are valid" would hide that the user named the wrong files or an empty server.
     if not report.checked:
         raise CommandError(f"{where}: no objects of resource.k8s.io to validate: {advice}")
     _print(args.output, report)
@@ -52,6 +53,7 @@ def _rules(gates: list[str]) -> ResourceRules:
     from devicemanager.apiserver.resources import ResourceRules
     from devicemanager.objects.dra import GATES
 
+    # ``ResourceRules`` ignores unknown gates, so a misspelled name would have no effect.
     for each in gates:
         if each not in GATES:
             raise CommandError(f"unknown feature gate {each!r}: use {', '.join(sorted(GATES))}")

@@ -1,4 +1,4 @@
-"""``devicemanager exec``: run a plugin with hard-coded kubelet paths on a mock kubelet."""
+"""``devicemanager exec``: let a plugin that has hard-coded kubelet paths use a mock kubelet."""
 
 from __future__ import annotations
 

@@ -231,6 +231,7 @@ def _nodes(args: argparse.Namespace) -> list[OfflineNode]:
     original = SnapshotNode.of(Node(snapshot))
     nodes = [_from_snapshot(args, original)]
     if args.what_if or args.without_pod:
+        # The changed node comes first, because the command explains the first node.
         nodes.insert(0, _from_snapshot(args, _changed(original, args)))
     return nodes
 
@@ -254,6 +255,7 @@ def _from_snapshot(args: argparse.Namespace, source: SnapshotNode) -> OfflineNod
     merged = argparse.Namespace(**vars(args))
     merged.topology_policy = args.topology_policy or source.aligned.policy
     merged.topology_scope = args.topology_scope or source.aligned.scope
+    # The flags come last, because the last value of an option counts.
     merged.topology_options = [*source.aligned.options.items(), *args.topology_options]
     machine = source.machine(inventory)
     settings = settings_options.settings_from(merged, nodes_of(inventory), machine)
@@ -326,6 +328,7 @@ def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
 def _known(shown: Iterable[AdmissionResult], saved: Checkpoint | None) -> Iterator[str]:
     """Yield a note for each pod that is already in the checkpoint. Such a pod keeps its devices, so
     none are selected for it."""
+    # An admission of a known pod is like that after a restart of the kubelet.
     known = {entry.pod_uid for entry in (saved and saved.entries) or ()}
     for admission in (each.admission for each in shown):
         pod = admission.pod
@@ -344,14 +347,18 @@ def _without_claims(
 
 
 class AdmissionResult(NamedTuple):
-    """The result of admitting one pod."""
+    """Result for one pod: admission or rejection, warnings, and an explanation of its claims."""
 
     admission: Admission
     unregistered: Mapping[str, str]
     """Warnings about requested resources that no plugin has registered, with the resources as
     keys."""
     claims: Explanation | PodExplanation | None = None
-    """Reasons why the pod's claims get their devices or do not fit; None without claims."""
+    """Explanation of the pod's claims: the devices that they get, or why they do not fit.
+
+    None for a pod without claims, for a claim that can never be allocated, and if the command reads
+    no claims.
+    """
 
 
 def _admitted(
@@ -373,6 +380,7 @@ def _admit(
     wanted = {
         name for container, _ in pod.all_containers() for name, n in container.limits.items() if n
     }
+    # Only extended resources come from plugins. A name such as cpu needs no warning.
     unknown = filter(is_extended_resource_name, sorted(wanted - inventory.keys()))
     unregistered = {str(name): _unregistered(name, inventory) for name in unknown}
     if claims is None or not pod.resource_claims:
@@ -382,6 +390,7 @@ def _admit(
     if admission is None:
         admission = kubelet.admit(pod, start=False)
         if not admission.admitted:
+            # The pod never starts, so the devices of its claims must be free for later pods.
             claims.end(pod)
     return AdmissionResult(admission, unregistered, explanation)
 

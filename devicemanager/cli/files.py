@@ -124,7 +124,7 @@ def write_new(text: str, data: bytes) -> None:
 
 
 def exists(text: str) -> str:
-    """Return the error text for a new file whose name is already used."""
+    """Return the error text for a file that the command must create, but that already exists."""
     return f"{text} already exists: use another file name"
 
 

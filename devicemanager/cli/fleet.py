@@ -1,5 +1,5 @@
-"""``devicemanager fleet``: show all nodes in the archive of a cluster, check whether pods fit,
-and rehearse changes of the nodes."""
+"""``devicemanager fleet``: read the archive of ``devicemanager snapshot cluster``, show its nodes,
+check whether pods fit, and rehearse changes of the nodes."""
 
 from __future__ import annotations
 
@@ -102,6 +102,7 @@ def _show(args: argparse.Namespace) -> int:
 def _is_problem(node: NodeUsage) -> bool:
     from devicemanager.snapshot import Severity
 
+    # A note is not a fault: for example, virtual devices have no NUMA node.
     return any(each.severity is not Severity.NOTE for each in node.findings)
 
 
@@ -157,8 +158,10 @@ def _fits(args: argparse.Namespace) -> int:
 
         candidate = _candidate(fleet, args.pod)
         fits = list(fit(fleet, candidate, args.replicas, args.processes))
+        # Only quotas that forbid some of the copies are worth a line.
         quotas = [each for each in quota(fleet, candidate) if each[2] < args.replicas]
     room = min(sum(each.pods for each in fits), args.replicas)
+    # A quota limits the namespace on all nodes together, so the smallest number counts.
     most = min([room, *(each[2] for each in quotas)])
     if args.output == "json":
         limits = [
@@ -243,6 +246,7 @@ def _rehearse(args: argparse.Namespace) -> int:
         )
         with Work("rehearse", len(fleet.nodes)) as work:
             results = list(work.tracked(running))
+        # Exit status 0 would say that no pod is lost, although no node was rehearsed.
         if results and all(each.result is None for each in results):
             raise CommandError(f"no node can be rehearsed: {results[0].node}: {results[0].problem}")
     if args.output == "json":
@@ -268,6 +272,7 @@ def _print_rehearsals(fleet: Fleet, results: Sequence[NodeRehearsal]) -> None:
     lost, certain = (
         sum(getattr(pod, name) for pod in pods) for name in ("can_be_lost", "is_always_lost")
     )
+    # A pod that can be lost is already counted, so only further pods are added.
     without = sum(pod.without_devices > 0 and not pod.can_be_lost for pod in pods)
     print(
         f"{len(bad)} of {counted(len(done), 'node')} can lose pods; "
@@ -279,6 +284,7 @@ def _print_rehearsals(fleet: Fleet, results: Sequence[NodeRehearsal]) -> None:
     _print_some(
         f"- {each.node}: {said.text} -> {said.advice}" for each in bad for said in each.statements
     )
+    # Many nodes have the same kubelet version, so each text is printed once.
     for text in sorted({said.basis for each in bad for said in each.statements}):
         print(clean(f"basis: kubelet {text}"))
     counts: dict[str, int] = {}

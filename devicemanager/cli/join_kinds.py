@@ -65,13 +65,16 @@ def kinds_of(
     """Return the specifications of the node kinds in the file of ``-f``.
 
     ``base`` has the node options from the flags; a kind can change them. ``make`` returns the
-    specification of one kind. Its argument has the keys ``kind`` (the name), ``count``,
-    ``simulate`` (the devices), ``options`` and ``numbering``. Raises CommandError and OSError.
+    specification of one kind. Its argument is a mapping with the keys ``kind`` (the name),
+    ``count``, ``simulate`` (the devices by resource), ``options`` and ``numbering``. The numbering
+    gives each node a number, which determines its address. Raises CommandError and OSError.
     """
     from devicemanager.cluster.node_specs import Numbering
 
     kinds = tuple(_kinds(args.file))
     counts = [each.field("count", int, 1, "a number of nodes") for each in kinds]
+    # The kinds take numbers in turn. So the largest kind determines into how many parts the address
+    # range is divided.
     parts = len(kinds) * max(1, *counts)
     return tuple(
         make(
@@ -103,6 +106,8 @@ def _kinds(file: str) -> Iterator[_Kind]:
     seen = set[str]()
     for number, each in enumerate(listed):
         kind = _checked(f"{file}: kinds[{number}]", each)
+        # The names of nodes contain the name of their kind, so equal kinds would have the same
+        # nodes.
         if (name := kind.value["name"]) in seen:
             raise kind.error(f"duplicate name {name}")
         seen.add(name)
@@ -110,6 +115,7 @@ def _kinds(file: str) -> Iterator[_Kind]:
 
 
 def _listed(file: str, value: object) -> list[Any]:
+    # Any other key is an error, because a misspelled one would be ignored silently.
     kinds = value.get("kinds") if isinstance(value, dict) and len(value) == 1 else None
     if not isinstance(kinds, list):
         raise CommandError(f"{file}: {_EXAMPLE}")
@@ -142,6 +148,7 @@ def _options(kind: _Kind, base: NodeOptions) -> NodeOptions:
 def _labels(kind: _Kind) -> dict[str, str]:
     labels = kind.field("labels", dict, {}, "labels such as {zone: a}")
     try:
+        # YAML reads values such as 1 and true as other types, but labels are texts.
         return dict(label_option(f"{key}={value}") for key, value in labels.items())
     except argparse.ArgumentTypeError as error:
         raise kind.error(str(error)) from None
@@ -156,6 +163,7 @@ def _taints(kind: _Kind) -> Iterator[dict[str, str]]:
             or taint["effect"] not in EFFECTS
         ):
             raise kind.error(f"invalid taint {_shown(taint)}: expected {expected}")
+        # As for labels, YAML can have read a value such as 1 or true as another type.
         yield {name: str(value) for name, value in taint.items()}
 
 

@@ -61,6 +61,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--lease-duration",
+        # With less than 4 s, each lease would be renewed more than once per second.
         type=settings_options.number(int, 4),
         default=40,
         metavar="SECONDS",
@@ -305,6 +306,7 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
         return None
     certificate, key = map(Path, args.http_certificate) if args.http_certificate else (None, None)
 
+    # A function, because nodes join and leave while the server runs.
     def kubelets() -> Mapping[str, NodeInfo]:
         return {name: node.kubelet for name, node in cluster.nodes.items()}
 
@@ -322,7 +324,7 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
 
 
 def add_sharing(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that divide the nodes among several processes."""
+    """Add the flags that divide the virtual nodes among several ``join`` processes."""
     group = parser.add_argument_group("several processes")
     group.add_argument(
         "--shard",
@@ -350,8 +352,8 @@ def add_sharing(parser: argparse.ArgumentParser) -> None:
 
 
 def check_sharing(args: argparse.Namespace) -> None:
-    """Raise CommandError if --shard and --shards are both given. Also raise it if --full and
-    --shards are given without --root."""
+    """Raise CommandError if --shard and --shards are both given. Also raise it for --full together
+    with --shards, unless --root is given."""
     if args.shard is not None and args.shards is not None:
         raise CommandError("--shard and --shards exclude each other: use one of them")
     # A process that takes over a shard needs the state in the nodes' directories.
@@ -376,6 +378,7 @@ def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[No
     """
     if args.adopt is not None:
         _check_adoption(args, fleet)
+        # No node yet: each one is created when its Node object appears (``adopt``).
         return (node_specs(args).resized(0),)
     if args.file is None:
         return (node_specs(args, fleet),)
@@ -390,6 +393,7 @@ def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[No
     prefix = args.prefix or _default_prefix(args)
 
     def make(kind: Mapping[str, Any]) -> NodeSpecs:
+        # Devices without a NUMA node, or on node 0, do not change the number of NUMA nodes.
         numa = {node for text in kind["simulate"].values() for node in places(text) if node}
         return NodeSpecs.numbered(
             f"{prefix}-{kind['kind']}",
@@ -478,6 +482,7 @@ def _fleet_specs(args: argparse.Namespace, fleet: Fleet, base: NodeSpecs) -> Nod
     from devicemanager.rehearsal import Configure
 
     for flag in ("nodes", "full", "simulate", "prefix"):
+        # The defaults of the flags. An explicit --nodes 1 cannot be told apart from the default.
         if getattr(args, flag) not in (None, [], 0, 1):
             raise CommandError(f"--fleet has its own nodes: remove --{flag}")
     changes = Configure(
@@ -506,6 +511,8 @@ def node_options(args: argparse.Namespace) -> NodeOptions:
         on_deleted=args.on_deleted,
         all_events=args.events,
         topology=args.node_resource_topology,
+        # The API server requests logs only over HTTPS, so a port without a certificate is not
+        # announced.
         port=_port(args.http) if args.http_certificate else 0,
         drivers=join_slices.layouts(args),
         slices_delay=args.slices_delay or SLICES_DELAY,
@@ -553,6 +560,7 @@ def _default_prefix(args: argparse.Namespace) -> str:
     return f"virtual-{host[:_LONGEST_HOST].strip('-')}" if host else "virtual"
 
 
+# With the beginning ``virtual-``, the prefix stays below the 40 characters of ``_NAME``.
 _LONGEST_HOST = 30
 
 

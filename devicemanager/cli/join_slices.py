@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["driver_option", "layouts", "recorded_layouts"]
 
+# The API server's limit, which is shorter than that for other DNS subdomains.
 _LONGEST_DRIVER = 63
 _V1 = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
 
@@ -39,7 +40,7 @@ def driver_option(text: str) -> tuple[str, tuple[int | None, ...]]:
 
 
 def layouts(args: argparse.Namespace) -> tuple[DriverLayout, ...]:
-    """Return a ``DriverLayout`` for each simulated DRA driver: its devices on a node.
+    """Return the devices of the simulated DRA drivers on a node: one ``DriverLayout`` per driver.
 
     Raises CommandError.
     """
@@ -58,8 +59,8 @@ def layouts(args: argparse.Namespace) -> tuple[DriverLayout, ...]:
 
 
 def recorded_layouts(file: str) -> tuple[DriverLayout, ...]:
-    """Return a ``DriverLayout`` for each driver with ResourceSlices in ``file``: its devices on a
-    node.
+    """Return one ``DriverLayout`` for each driver with ResourceSlices in ``file``. The layout has
+    the devices of the driver on one node.
 
     Raises CommandError.
     """
@@ -87,6 +88,8 @@ def recorded_layouts(file: str) -> tuple[DriverLayout, ...]:
             f"{file}: no ResourceSlices: use the output of `kubectl get resourceslices -o yaml`"
         )
     report = check_objects(slices, ResourceRules([]))
+    # Checked as by the API server, which would otherwise reject the slices of every node. An error
+    # is one line, so only the first problem is shown.
     for problem in report.problems:
         raise CommandError(f"{file}: {problem}")
     try:

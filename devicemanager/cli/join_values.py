@@ -1,4 +1,4 @@
-"""Values of the flags of ``devicemanager join`` that describe nodes: labels, taints, quantities."""
+"""Parsers for the flags of ``devicemanager join``: labels, taints and quantities of nodes."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def live_view(
 
 
 class Display:
-    """Output of a command as lines."""
+    """Plain display: prints the output of a command as lines."""
 
     def __init__(self, log: KubeletLog) -> None:
         self.log = log
@@ -263,10 +263,10 @@ def display_until(
     failures: list[OSError],
     stack: contextlib.ExitStack,
 ) -> Display:
-    """Return the display of a command that runs until a signal.
+    """Return a live or plain display, as ``display`` does, for a command that runs until a signal.
 
-    Quitting the view has the effect of Ctrl-C. If standard output can no longer be written, the
-    error is added to ``failures`` and the command stops.
+    If the user quits the live view, the command stops as after Ctrl-C. The command also stops if
+    standard output can no longer be written; the error is then appended to the list ``failures``.
     """
 
     def failed(error: OSError) -> None:

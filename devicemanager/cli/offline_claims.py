@@ -65,6 +65,8 @@ class OfflineClaims:
         store = ObjectStore()
         allocator = Allocator(
             store,
+            # The allocations come before the objects: a file may not change the spec of an
+            # allocated claim.
             ledger=Ledger.restore(found.ledger()),
             allocated=[record.claim for record in found.records],
         )
@@ -91,11 +93,11 @@ class OfflineClaims:
         return found
 
     def explain_pod(self, pod: Pod) -> tuple[Explanation | None, Admission | None]:
-        """Allocate a pod's claims. Return the explanation of the result, and the rejection of the
-        pod.
+        """Allocate a pod's claims. Return a pair: the explanation, and the pod's rejection.
 
-        The explanation is None if a claim can never be allocated. The rejection is None if all
-        claims fit.
+        The explanation has the devices of the claims, or the reasons why the claims do not fit. It
+        is None if a claim can never be allocated. The rejection is a failed ``Admission``. It is
+        None if all claims fit.
         """
         wanted = [name for name in pod.resource_claims.values() if name is not None]
         # Several containers of a pod can use the same claim, which is allocated once.

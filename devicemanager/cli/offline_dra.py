@@ -27,6 +27,7 @@ def has_dra_objects(paths: Sequence[str]) -> bool:
 
     Standard input (``-``) is not read.
     """
+    # Standard input can be read only once, and the objects are read after this test.
     files = [path for path in paths if path != STANDARD_INPUT]
     return any(
         str(each.get("apiVersion", "")).startswith(_GROUP) for _, each in located_objects(files)
@@ -53,18 +54,20 @@ class OfflineDra:
         ``node`` is the name of the node; None selects the only node of the objects. Raises
         CommandError and OSError.
         """
+        # A manifest is read twice: as a pod for the kubelet, and as an object of the API.
         if STANDARD_INPUT in manifests:
             raise CommandError("a pod with ResourceClaims must be in a file, not standard input")
         objects = DraObjects.read([*paths, *manifests])
         return cls(objects, objects.node(node))
 
     def explain_pod(self, pod: Pod) -> tuple[PodExplanation, Admission | None]:
-        """Allocate a pod's claims. Return the explanation of the result, and the rejection of the
-        pod.
+        """Allocate a pod's claims. Return a pair: the explanation, and the pod's rejection.
 
-        The rejection is None if all claims fit. If they do not fit, a scheduler would leave the pod
-        Pending.
+        The explanation has the devices of the claims, or the reasons why the claims do not fit. The
+        rejection is a failed ``Admission``, although a scheduler would leave the pod Pending. It is
+        None if all claims fit.
         """
+        # A copy, because ``explain_pod`` appends the new claims to the list.
         self._before[pod.uid] = list(self.objects.claims)
         found = explain_pod(self.objects, self._manifest(pod), self.node)
         if found.fits:

@@ -51,7 +51,8 @@ class OfflineNode(NamedTuple):
 
 
 def add_allocatable(inventory: Inventory, path: str) -> None:
-    """Add the devices in a file with the output of ``devicemanager resources -o json``.
+    """Add the devices in the file ``path`` to ``inventory``. The file has the output of
+    ``devicemanager resources -o json``.
 
     Raises CommandError and OSError.
     """
@@ -78,8 +79,8 @@ def _rows(content: Any) -> Iterator[tuple[ResourceName, DeviceId, list[int]]]:
 
 
 def apply_flags(inventory: Inventory, args: argparse.Namespace) -> None:
-    """Add the devices of --devices, and mark the devices of --unhealthy as unhealthy. Raises
-    CommandError for an unknown device."""
+    """Add the devices of --devices to ``inventory``, and mark the devices of --unhealthy in it as
+    unhealthy. Raises CommandError for an unknown device of --unhealthy."""
     for option in args.devices:
         resource = ResourceName(option.resource)
         devices = inventory.setdefault(resource, {})

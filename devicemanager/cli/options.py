@@ -121,7 +121,8 @@ class CommandParser(SuggestingParser):
         self.allow_abbrev = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Call ``complete``, which adds arguments, and parse the command line."""
+        """Call the function ``complete``, if it is set, to add arguments to this parser. Then parse
+        the command line."""
         # Reset first, because a parser can parse twice but can add an argument only once.
         complete, self.complete = self.complete, None
         if complete is not None:
@@ -143,6 +144,7 @@ class CommandParser(SuggestingParser):
         stream = sys.stdout if file is None else file
         if stream is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        # A reader such as `head` closes the pipe early, which is not an error.
         with contextlib.suppress(BrokenPipeError):
             stream.write(self.format_help())
 
@@ -184,6 +186,7 @@ def add_repeated(
     """Add an option that can be repeated. Its value is a list."""
     parser.add_argument(
         name,
+        # A shared list is safe here: the action ``append`` copies it before it adds a value.
         action="append",
         default=[],
         metavar=metavar,

@@ -69,7 +69,7 @@ class Listing(NamedTuple):
     names: Sequence[str]
     """Names of the items for ``-o name``. A repeated name is printed once."""
     wide: Sequence[tuple[str, Sequence[str]]] = ()
-    """Additional columns for ``-o wide``: heading and cells."""
+    """Additional columns for ``-o wide``. Each is a pair: the heading, and a cell for each row."""
 
 
 def print_list(
@@ -78,13 +78,14 @@ def print_list(
     """Print a list in the format ``form``, one of ``options.LIST_FORMATS``.
 
     JSON and YAML show ``value``. The other formats show the result of ``listing``. ``schema`` is
-    the argument of ``schema_name``.
+    the short name of the JSON schema, such as ``pods``.
     """
     if form == "json":
         print_json(schema, value)
     elif form == "yaml":
         print_yaml({"schema": schema_name(schema), **value})
     elif form == "name":
+        # ``listing`` is called only where its rows or names are needed: JSON and YAML need neither.
         for name in dict.fromkeys(listing().names):
             print(clean(name))
     else:

@@ -62,7 +62,7 @@ def _allocated(container: Container) -> Iterator[Row]:
 
 
 def device_rows(devices: Sequence[ContainerDevices]) -> Iterator[Row]:
-    """Yield a row for each resource, with all its device IDs, each once."""
+    """Yield one row for each resource, with the IDs of its devices. No ID is repeated in a row."""
     from podresources import ids_by_resource
 
     for resource, ids in sorted(ids_by_resource(devices).items()):

@@ -116,8 +116,10 @@ class _AddStep(argparse.Action):
     ) -> None:
         try:
             step = self._make(values or "")
+        # argparse converts these errors only if the parser of a ``type`` raises them.
         except (ValueError, argparse.ArgumentTypeError) as error:
             raise argparse.ArgumentError(self, str(error)) from None
+        # A new list, because argparse shares the default between all parsers.
         namespace.steps = [*namespace.steps, step]
 
 
@@ -137,6 +139,7 @@ def _add_step(
 
 
 def _restart(_: str) -> Step:
+    # Each function imports its step, because `devicemanager --help` imports this module.
     from devicemanager.rehearsal import Restart
 
     return Restart()
@@ -158,6 +161,7 @@ def _version(text: str) -> Step:
     from devicemanager.core.versions.version import KubeletVersion
     from devicemanager.rehearsal import Configure
 
+    # Only checked here: an invalid version is an error of its option, before the snapshot is read.
     KubeletVersion.parse(text)
     return Configure(kubelet_version=text)
 
@@ -211,6 +215,7 @@ def _admit(text: str) -> Step:
     from devicemanager.rehearsal import Admit
 
     try:
+        # Read while the command line is parsed, so that the error names the option.
         return Admit(parse(Path(text)))
     except (ManifestError, OSError) as error:
         raise ValueError(str(error)) from None
@@ -223,6 +228,7 @@ def _run(args: argparse.Namespace) -> int:
     if not args.steps:
         raise CommandError("no step is given: add one, such as --restart or --reboot")
     with failures(args.output, "rehearsal", file=args.file):
+        # Read first, because this reports a missing extra that the imports below need.
         snapshot = load_snapshot(args.file)
         from devicemanager.rehearsal import report
         from devicemanager.rehearsal.rehearsing import rehearse

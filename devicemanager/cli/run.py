@@ -151,6 +151,7 @@ def _run(args: argparse.Namespace) -> int:
                     signals.wait()
         finally:
             display.close()
+    # Raised after everything has stopped, so that a failing output does not shorten the stop.
     if failures:
         raise failures[0]
     return 0
@@ -178,12 +179,15 @@ def _serve(
         control = server_options.control_server(args, kubelet)
         running: dict[str, SimulatedPlugin] = {}
         http = server_options.http_server(args, kubelet, control, lambda: _breakable(running))
+        # A signal during the imports is only recorded. It is noticed here, before the kubelet
+        # starts.
         signals.check()
         # Opened before the kubelet starts, so that the first registration is recorded.
         if args.calls is not None:
             stack.enter_context(_calls_file(args.calls, kubelet, log))
         stack.enter_context(kubelet)
     for name in _PATHS:
+        # Kubelets without the Pods API do not create this socket.
         if name == "pods_api_socket" and not kubelet.settings.behaviour.serves_pods:
             continue
         path = getattr(kubelet, name)
@@ -191,6 +195,7 @@ def _serve(
     if node is not None and kubelet.settings.kubeconfig is not None:
         node.serve(kubelet)
         api_server_option.report(node, kubelet.settings.kubeconfig, log)
+    # The HTTP server also serves the control API, on all addresses of both.
     server = http or control
     if server is not None:
         stack.enter_context(server)
@@ -230,6 +235,7 @@ def _serve(
     # All pods of the manifests are known, so the kubelet may free the devices of other pods.
     kubelet.sources_ready()
     fault_options.start_chaos(args, kubelet, log)
+    # The last line of the start, because scripts and tests wait for it.
     log.say("ready", "ready; Ctrl-C stops")
 
 
@@ -272,6 +278,7 @@ def _kubelet(
     root = args.root and Path(args.root).absolute()
     runtime = _nri_runtime(root, log, stack) if args.nri else None
     kubelet = MockKubelet(root, settings, clock=clock, runtime=runtime)
+    # Subscribed before the start, so that the log has the first events.
     kubelet.events.subscribe(log.event)
     fault_options.set_faults(args, kubelet)
     return kubelet, node
@@ -315,6 +322,7 @@ def _wait_for(kubelet: MockKubelet, plugin: SimulatedPlugin, option: DeviceOptio
             f"the simulated plugin of {option.resource} did not register within "
             f"{_PLUGIN_TIMEOUT:g} s: try again when the machine is less busy"
         )
+    # The first device list arrives after the registration.
     kubelet.wait_for_resource(option.resource, len(option.nodes), timeout=_PLUGIN_TIMEOUT)
 
 
@@ -326,6 +334,7 @@ def _start_driver(
     from devicemanager.driver.simulated import SimulatedDriver
     from devicemanager.kubelet.mock import WaitTimeout
 
+    # Marked before the driver starts, so that an early registration is not missed.
     mark = kubelet.mark()
     driver = stack.enter_context(SimulatedDriver(name, devices, kubelet))
     endpoint = str(driver.sockets.service_socket)
@@ -418,6 +427,7 @@ class _Pods:
         self._log = log
 
     def admit(self, pod: Pod, path: Path) -> bool:
+        # A kubelet rejects static pods with ResourceClaims before their admission.
         self._kubelet.check_static(pod)
         admission = self._kubelet.admit(pod)
         self._log.admission(pod, admission)

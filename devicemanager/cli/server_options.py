@@ -79,6 +79,7 @@ def add_http(parser: argparse.ArgumentParser) -> None:
 def check_control(args: argparse.Namespace) -> None:
     """Raise CommandError for flags that require --control, if --control is missing."""
     for name in ("control_allow_remote", "clock"):
+        # `join` has no --clock.
         if args.control is None and getattr(args, name, False) not in (False, "system"):
             # Ignoring the flag would hide a mistake, because the user expects a server.
             raise CommandError(f"--{name.replace('_', '-')} requires --control")
@@ -137,6 +138,7 @@ def http_server(
                 allow_remote=args.http_allow_remote,
                 simulated=simulated,
             )
+        # The HTTP server also serves the control API, so --http-allow-remote alone is not enough.
         except ControlNotLoopback as error:
             raise CommandError(
                 f"--http: {error}: to allow this, add --control-allow-remote"

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 NumberT = TypeVar("NumberT", int, float)
 Machine: TypeAlias = "tuple[NumaTopology | None, tuple[HintProvider, ...]]"
-"""Pair of the NUMA nodes, and the hint providers of CPUs and memory. If the NUMA nodes are None,
-the kubelet adds NUMA nodes when devices need them."""
+"""Pair of two values: the NUMA nodes of a machine, and the hint providers for its CPUs and memory.
+If the first value is None, the kubelet adds a NUMA node when a device needs it."""
 
 CHOICES = {flag.field: flag.choices for flag in FLAGS if flag.choices}
 """Mapping from a field of ``Settings`` to its allowed values, for fields with a fixed set of
@@ -138,6 +138,7 @@ def version_settings(args: argparse.Namespace, **settings: Any) -> Settings:
             is_mapping = flag.field in ("feature_gates", "topology_options")
             settings[flag.field] = dict(value) if is_mapping else value
         if flag.off and getattr(args, flag.off.replace("-", "_"), False):
+            # None turns the limit off, unlike an omitted flag, which leaves the default.
             settings[flag.field] = None
     try:
         return Settings(**settings)

@@ -130,6 +130,7 @@ def _print_summary(name: str, snapshot: Snapshot) -> None:
 
 def _show(args: argparse.Namespace) -> int:
     with failures(args.output, "snapshot-report", file=args.file):
+        # Read first, because this reports a missing extra that the imports below need.
         snapshot = load_snapshot(args.file)
         from devicemanager.snapshot import report
         from devicemanager.snapshot.node import Node

@@ -55,14 +55,17 @@ def add(actions: Subparsers) -> None:
 def _take(args: argparse.Namespace) -> int:
     from devicemanager.fleet import collect_fleet, fleet_archive
 
+    # Read first, so that an unreadable file is reported before the requests to the cluster.
     snapshots = {file: load_snapshot(file) for file in args.node_snapshot}
     fleet = collect_fleet(args.kubeconfig, context=args.context, snapshots=snapshots)
     name = args.archive or f"fleet-{time.strftime('%Y-%m-%dT%H%M%SZ', time.gmtime())}.tar.gz"
     write_archive(name, fleet_archive(fleet))
     for part in fleet.parts:
+        # Some kinds of objects can be forbidden to read. The archive is useful without them.
         if part.problem is not None:
             text = f"devicemanager: warning: {part.source}: {part.problem}: not in the archive"
             print(clean(text), file=sys.stderr)
+    # Standard output may contain the archive itself.
     stream = sys.stderr if name == files.STANDARD_INPUT else sys.stdout
     counts = f"{counted(len(fleet.nodes), 'node')}, {counted(len(fleet.all('pods')), 'pod')}"
     if snapshots:

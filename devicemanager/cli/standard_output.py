@@ -40,10 +40,10 @@ class OutputQueue:
         limit: int = _LIMIT,
         patience: float = _PATIENCE,
     ) -> None:
-        """Start the thread that writes to ``descriptor``. The thread calls ``failed`` once, for an
-        error such as a broken pipe or a full disk.
+        """Start the thread that writes to ``descriptor``.
 
-        Texts after a failure are dropped silently.
+        If a write fails, for example because of a broken pipe or a full disk, the thread calls
+        ``failed`` with the error and ends. Later texts are dropped silently.
         """
         self._notice = notice
         self._failed = failed

@@ -62,7 +62,7 @@ _MAX_LINE: Final = 1 << 25
 
 
 class OpenStreams:
-    """Set of open streams that another thread can end with ``close``. Thread-safe."""
+    """Set of the connections of open streams. A call of ``close`` ends all of them. Thread-safe."""
 
     def __init__(self) -> None:
         # Guards the fields below.
@@ -72,10 +72,9 @@ class OpenStreams:
 
     @contextlib.contextmanager
     def followed(self, connection: Connection) -> Iterator[None]:
-        """Add a connection to the set until the ``with`` block ends. Until then, ``close`` can end
-        the connection.
+        """Keep a connection in the set during the ``with`` block, so that ``close`` can end it.
 
-        Raises ClientClosing after ``close``.
+        Raises ClientClosing if ``close`` was called before.
         """
         with self._lock:
             if self._is_closed:
@@ -261,6 +260,7 @@ class ApiClient:
             head += _header("Impersonate-User", f"system:node:{user}")
             head += "Impersonate-Group: system:nodes\r\n"
         if body is None:
+            # Latin-1, because header values can have its characters (``_LEGAL``).
             return f"{head}\r\n".encode("latin-1")
         data = _compact(body).encode()
         return f"{head}Content-Length: {len(data)}\r\n\r\n".encode("latin-1") + data
@@ -298,9 +298,9 @@ class ApiClient:
     ) -> Iterator[Iterator[bytes]]:
         """GET ``path`` as a stream for the ``with`` block. Yield an iterator over its lines.
 
-        ``close`` and ``streams.close`` end the stream. Raises the errors of ``attempt``, also while
-        lines are read, and Unavailable after ``silence`` seconds without a byte. Like ``attempt``,
-        retries once after 401.
+        The stream ends when this client is closed, or when ``streams`` is closed. Raises the errors
+        of ``attempt``, also while lines are read, and Unavailable after ``silence`` seconds without
+        a byte. Like ``attempt``, retries once after 401.
         """
         credentials = self._credentials
         with contextlib.ExitStack() as stack:

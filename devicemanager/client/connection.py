@@ -24,6 +24,8 @@ __all__ = ["Connection", "ConnectionPool", "Response"]
 _STATUS_LINE: Final = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
 _CHUNK_SIZE: Final = re.compile(r"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
 _LENGTH: Final = re.compile(r"[0-9]{1,15}")
+# Limits for a server that is not an API server. Without them, an endless header would fill the
+# memory.
 _MAX_LINE: Final = 1 << 16
 _MAX_HEADERS: Final = 200
 _PIECE: Final = 1 << 16
@@ -81,7 +83,10 @@ class Connection:
 
         Raises OSError for a broken connection, and ValueError for a malformed response.
         """
+        # Set before sending: a connection whose response is not read to its end must not be used
+        # again. The next request would get the rest of this response.
         self._is_idle = False
+        # One write, because two would be two TLS records and, with Nagle's algorithm, a delay.
         self._socket.sendall(request)
         keeps, status, headers = self._head()
         # Informational responses come before the response itself.
@@ -97,6 +102,7 @@ class Connection:
         headers: dict[str, str] = {}
         for _ in range(_MAX_HEADERS):
             if not (line := self._line()):
+                # An HTTP/1.0 server closes the connection after each response.
                 keeps = found[1] == "1" and headers.get("connection", "").lower() != "close"
                 return keeps, int(found[2]), headers
             name, _, value = line.partition(":")
@@ -112,8 +118,10 @@ class Connection:
         return line.rstrip(b"\r\n").decode("latin-1")
 
     def _body(self, status: int, headers: Mapping[str, str], keeps: bool) -> Iterator[bytes]:
+        # These responses have no body, even if a header gives a length (RFC 9112, section 6.3).
         if status in (204, 304):
             pass
+        # Transfer-Encoding overrides Content-Length (RFC 9112, section 6.3).
         elif headers.get("transfer-encoding", "").lower() == "chunked":
             yield from self._chunked()
         elif (length := headers.get("content-length")) is not None:
@@ -123,6 +131,7 @@ class Connection:
         else:
             while piece := self._file.read1(_PIECE):
                 yield piece
+            # Such a body ends with the connection, so the connection cannot be used again.
             keeps = False
         self._is_idle = keeps
 
@@ -144,6 +153,8 @@ class Connection:
 
     def _exactly(self, size: int) -> Iterator[bytes]:
         while size:
+            # ``read1`` returns what has arrived. ``read`` would hold an event of a watch back until
+            # the rest of its chunk arrives.
             if not (piece := self._file.read1(min(size, _PIECE))):
                 raise _ended()
             size -= len(piece)
@@ -172,6 +183,8 @@ class ConnectionPool:
         self._free: queue.LifoQueue[Connection | None] = queue.LifoQueue()
         for _ in range(size):
             self._free.put(None)
+        # A client replaces its pool while other threads still use the old one. So no caller knows
+        # when the old pool can be closed.
         weakref.finalize(self, _close_all, self._free)
 
     def exchange(self, request: bytes) -> tuple[Response, bytes]:
@@ -181,6 +194,8 @@ class ConnectionPool:
         """
         connection = self._free.get()
         try:
+            # Servers close connections that are idle for long. Without this check, a request on
+            # such a connection would fail and wait for its retry.
             if connection is not None and connection.was_ended():
                 connection.close()
                 connection = None
@@ -189,6 +204,8 @@ class ConnectionPool:
             response = connection.exchange(request)
             return response, response.read()
         finally:
+            # The place always goes back to the pool, also after an error. Otherwise the pool would
+            # shrink until every request waits forever.
             if connection is not None and not connection.is_idle:
                 connection.close()
                 connection = None

@@ -40,7 +40,7 @@ class Unavailable(ClusterError):
 
 
 class ApiError(ClusterError):
-    """Error response of the API server that a retry does not fix."""
+    """Permanent error response of the API server: any error code other than 429 and 5xx."""
 
     def __init__(self, code: int, reason: str, message: str, method: str, path: str) -> None:
         """Create the error; ``reason`` and ``message`` are fields of the response
@@ -78,6 +78,7 @@ class Invalid(ApiError):
     """Error response 422: the server rejects the request body. This is a bug in devicemanager."""
 
 
+# Only codes that a caller handles in a special way have a class of their own.
 _BY_CODE: dict[int, type[ApiError]] = {
     401: Unauthorized,
     403: Forbidden,

@@ -51,14 +51,17 @@ LATE: Final = 10.0
 
 @attrs.define(eq=False)
 class _Lease:
-    """State of one node's Lease. Only the thread that renews the Lease changes it."""
+    """State of one node's Lease.
+
+    Only the thread that renews the Lease changes it, except ``paused`` and ``removed``.
+    """
 
     node: str
     uid: str
     due: float
-    """Time of the next attempt."""
+    """Time of the next attempt to renew the Lease (monotonic, in seconds)."""
     wanted: float
-    """Time at which the Lease is to be renewed; earlier than ``due`` after a failed attempt."""
+    """Deadline of the renewal (monotonic, in seconds). A failed attempt does not change it."""
     version: str | None = None
     """``resourceVersion`` of the Lease; None if it must be created or read again."""
     extra: dict[str, Any] = attrs.Factory(dict)
@@ -77,9 +80,9 @@ class LeaseLag:
 
     renewals: int
     worst: float
-    """Largest delay of the last minute."""
+    """Largest delay in the minute before the last renewal, in seconds."""
     mean: float
-    """Mean delay of all renewals."""
+    """Mean delay of all renewals, in seconds."""
 
 
 class LeaseController:
@@ -291,7 +294,7 @@ class LeaseController:
 
     @property
     def lag(self) -> LeaseLag:
-        """How late the leases were renewed."""
+        """Statistics on how late the Leases were renewed."""
         with self._changed:
             worst = self._worst[0][1] if self._worst else 0.0
             return LeaseLag(self._renewals, worst, self._lag / max(1, self._renewals))

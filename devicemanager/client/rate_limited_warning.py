@@ -35,6 +35,8 @@ class RateLimitedWarning:
             if now < self._next:
                 return
             self._next = now + self._every
+        # Called without the lock, so that a slow ``warn`` does not block the threads whose lines
+        # are dropped.
         self._warn(text)
 
 

@@ -30,7 +30,7 @@ _REMEMBERED: Final = 64
 """Number of stored events per node. A repetition of a stored event increases its count."""
 
 EventType = Literal["Normal", "Warning"]
-"""Type of a Kubernetes event."""
+"""Value of the field ``type`` of a Kubernetes event."""
 
 
 @attrs.frozen
@@ -182,7 +182,8 @@ class EventRecorder:
     def _object(
         self, about: ObjectReference, kind: str, reason: str, message: str, wall: float
     ) -> JsonObject:
-        # The number makes the name unique if two events happen at the same time.
+        # The number makes the name unique if two events happen at the same time. It needs no lock:
+        # two threads never write events about the same object, whose name is part of this name.
         self._number += 1
         when = timestamp(wall)
         return {

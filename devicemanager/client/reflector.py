@@ -30,6 +30,7 @@ from devicemanager.client.validation import decoded, defect, list_items, list_me
 
 __all__ = ["Reflector", "Sink", "Source", "pages", "pods_on"]
 
+# The backoff of client-go's reflector: 0.8 to 30 s, reset after 2 minutes.
 FIRST_WAIT: Final = 0.8
 LONGEST_WAIT: Final = 30.0
 CALM: Final = 120.0
@@ -39,6 +40,7 @@ SHORT: Final = 1.0
 events."""
 SILENCE: Final = 150.0
 """Seconds without a byte after which a stream counts as broken. Bookmarks come every minute."""
+# As in client-go's pager (``defaultPageSize``).
 _PAGE_SIZE: Final = 500
 _CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
 _MAX_TEXT: Final = 300
@@ -135,7 +137,8 @@ class Reflector:
                     self._version = self._list()
                 elif self._failures and not self._is_same():
                     # A server on a new etcd counts versions from 1. It would accept a watch from
-                    # our version, which is higher, and send no events.
+                    # our version, which is higher, and send no events. The version is cleared
+                    # first: if the LIST fails, the next attempt must be a LIST again.
                     self._version = None
                     self._version = self._list()
                 self._watch(self._version)
@@ -145,6 +148,7 @@ class Reflector:
                 self._version = None
                 self._pause(began)
             except (Unavailable, ApiError) as error:
+                # Closing breaks the stream, and the user must not see that as an error.
                 if self._source.is_closing:
                     return
                 self._warn(f"cannot watch {self._path}, retrying: {error}")
@@ -249,7 +253,8 @@ def pages(
 ) -> Iterator[JsonObject]:
     """LIST an API path and iterate over the pages; ``query`` selects objects.
 
-    Raises the errors of ``attempt``, and Unavailable for a response that is not a list.
+    Raises ApiError for an error response. Raises Unavailable if the server cannot be reached, or if
+    a response is not a list.
     """
     query = {**(query or {}), "limit": str(_PAGE_SIZE)}
     while True:

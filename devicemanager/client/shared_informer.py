@@ -35,7 +35,10 @@ class PodHandler(Protocol):
         """Handle the list of all pods of the node, before the first event and after each LIST."""
 
     def on_pod_event(self, kind: str, object_: JsonObject) -> None:
-        """Handle a pod of the node that was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        """Handle an event of the watch about a pod of the node.
+
+        ``kind`` is ``ADDED``, ``MODIFIED`` or ``DELETED``.
+        """
 
 
 class NodeHandler(Protocol):
@@ -46,7 +49,10 @@ class NodeHandler(Protocol):
         """UID of the Node object."""
 
     def on_node_event(self, kind: str, object_: JsonObject) -> None:
-        """Handle the Node object, which was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        """Handle an event of the watch about the Node.
+
+        ``kind`` is ``ADDED``, ``MODIFIED`` or ``DELETED``.
+        """
 
     def verify(self) -> None:
         """Check whether the Node object still exists. Called if the object is missing from a LIST
@@ -113,8 +119,8 @@ class PodInformer:
         """Add ``objects``, the result of a LIST of one node's pods. All pods of the node are then
         known.
 
-        If a pod was already collected, its newer version is used. During a LIST of all pods, do
-        nothing: the node gets its pods from that LIST.
+        If an event has reported another version of a pod, the newer version counts. Does nothing
+        during a LIST of all pods, because that LIST provides the node's pods.
         """
         with self._lock:
             known = self._nodes.get(name)
@@ -147,6 +153,7 @@ class PodInformer:
 
     def replace(self, objects: list[JsonObject]) -> None:
         """Pass a LIST of all pods to the handlers of their nodes."""
+        # Grouped without the lock, because nodes that join or leave wait for the lock.
         by_node = defaultdict(list)
         for each in objects:
             by_node[_node_name(each)].append(each)
@@ -188,6 +195,7 @@ def _keep_newer(
     """Store ``value`` for the pod ``object_``, unless a newer version of the pod is stored."""
     metadata = object_["metadata"]
     uid, version = metadata["uid"], version_number(metadata)
+    # If the server's versions are not numbers, all count as 0, and the last call wins.
     if pods.get(uid, (0, None))[0] <= version:
         pods[uid] = version, value
 
@@ -202,8 +210,8 @@ class NodeInformer:
         self._nodes: dict[str, NodeHandler] = {}
         self._before_list: set[str] = set()
         self._expected: dict[str, JsonObject | None] = {}
-        """Mapping from the name of a Node to its object if it was deleted since ``expect``, else to
-        None. ``add_handler`` removes the entry."""
+        """The Nodes that are going to join, by name. The value is the last object of a Node that
+        was deleted since ``expect``, else None. ``add_handler`` removes the entry."""
 
     def expect(self, name: str) -> None:
         """Record, from now on, whether the Node ``name`` is deleted. Call this method before the
@@ -233,9 +241,9 @@ class NodeInformer:
             return next(((name, node.uid) for name, node in self._nodes.items()), None)
 
     def begin_list(self) -> None:
-        """Record the nodes that have joined so far.
+        """Record which nodes have joined before the LIST.
 
-        If these nodes are missing from the LIST, they were deleted.
+        If the Node of a recorded node is missing from the LIST, the Node was deleted.
         """
         with self._lock:
             self._before_list = set(self._nodes)

@@ -14,6 +14,7 @@ from devicemanager.client.protocol import JsonObject
 
 __all__ = ["decoded", "defect", "list_items", "list_metadata", "version_number"]
 
+# Kubernetes parses versions as uint64, whose largest value has 20 digits.
 _MAX_DIGITS = 20
 # Fields that are needed to identify and order objects.
 _REQUIRED = ("name", "uid", "resourceVersion")
@@ -46,6 +47,7 @@ def list_items(page: Mapping[str, Any]) -> list[Any]:
 
     Raises ValueError if ``items`` is not a list.
     """
+    # A server in Go can encode an empty list as null.
     found = page.get("items") or []
     if not isinstance(found, list):
         raise ValueError("'items' is not a list")

@@ -35,7 +35,7 @@ class Priority(enum.IntEnum):
 
 
 class Queue(Protocol):
-    """Queue of work. Thread-safe."""
+    """Queue of functions that are run later, on another thread. Thread-safe."""
 
     def put(self, priority: Priority, key: str, work: _Act) -> None:
         """Add a function to run. Functions with the same key run one at a time, in order. Never
@@ -65,7 +65,7 @@ class WorkQueue:
         # ``drain`` has a separate condition on the same lock, so that it does not consume a
         # notification for a thread.
         self._over = threading.Condition(lock)
-        """Notified when no work waits or runs."""
+        """Condition on which ``drain`` waits; notified when no work waits or runs."""
         self._waiting: dict[str, deque[_Work]] = {}
         # One line of keys per priority. If more urgent work is added under a key, the key gets
         # another entry in a more urgent line.
@@ -223,6 +223,8 @@ class PausableQueue:
         If the underlying queue raises RuntimeError, ``work`` is not added.
         """
         with self._lock:
+            # The underlying queue comes first, because ``work`` must not stay here if that queue
+            # raises an error. A thread that runs the call at once still waits for the lock.
             if not self._is_paused:
                 self._queue.put(priority, key, partial(self._run_oldest, key))
             self._waiting.setdefault(key, deque()).append((priority, work))

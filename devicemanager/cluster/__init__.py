@@ -25,8 +25,8 @@ its containers have exited.
 ``devicemanager.apiserver`` is an API server for tests and demos of all this.
 
 Invariants:
-* The state is in the API server. A process that takes over nodes reads from the pod statuses
-  which devices are allocated to their pods.
+* The state is in the API server. When a process takes over nodes, it reads the allocated devices
+  from pod statuses.
 * No node or pod has its own thread. All nodes share one work queue; work with the same key runs
   in order.
 * Only kubelets decide about devices. Other modules use a kubelet only through the protocol in

@@ -62,6 +62,7 @@ class PodAddresses:
         total = self._network.num_addresses - 2
         # With more nodes than addresses, nodes share parts of one address.
         self._size = max(1, total // count)
+        # The number of an adopted node can be above ``count``, so the parts start again from 0.
         self._start = index * self._size % total
         self._next = 0
         self._own: set[str] = set()
@@ -100,6 +101,7 @@ class PodAddresses:
     def free(self, address: str) -> None:
         """Make an address of this node available to other pods."""
         with self._pool.lock:
+            # After ``free_all``, a pod of another node can have the address.
             if address in self._own:
                 self._own.remove(address)
                 self._pool.used.discard(address)

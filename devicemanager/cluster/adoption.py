@@ -22,7 +22,7 @@ __all__ = ["Adoption", "native_capacity"]
 
 
 class Adoption:
-    """Watch of the Nodes to adopt.
+    """Watch that calls a function with each new Node that matches a label selector.
 
     Its reflector calls ``begin_list``, ``replace`` and ``apply``, all on one thread.
     """
@@ -54,16 +54,19 @@ class Adoption:
         """Do nothing. The reflector calls this method at the start of each LIST."""
 
     def replace(self, objects: list[JsonObject]) -> None:
-        """Adopt each new Node of a LIST."""
+        """Call ``adopt`` with each new Node of a LIST."""
         for each in objects:
             self.apply("ADDED", each)
 
     def apply(self, kind: str, object_: JsonObject) -> None:
-        """Adopt a Node. Ignore a Node that is already adopted, deleted or being deleted."""
+        """Call ``adopt`` with a new Node. Ignore a Node that is deleted or being deleted, or with
+        which ``adopt`` was already called."""
         metadata = object_["metadata"]
         if kind == "DELETED" or metadata.get("deletionTimestamp"):
             return
         if self._adopted.get(metadata["name"]) != metadata["uid"]:
+            # Stored before the call: after an unexpected error, the relist does not call ``adopt``
+            # for this Node again.
             self._adopted[metadata["name"]] = metadata["uid"]
             self._adopt(object_)
 
@@ -74,4 +77,5 @@ def native_capacity(node: JsonObject) -> Mapping[str, Quantity]:
     Device plugins provide extended resources.
     """
     capacity = (node.get("status") or {}).get("capacity") or {}
+    # Names of extended resources have a domain, such as ``nvidia.com/gpu``; native names do not.
     return {name: Quantity.parse(str(text)) for name, text in capacity.items() if "/" not in name}

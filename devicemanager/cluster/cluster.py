@@ -105,9 +105,9 @@ class Cluster:
         Without ``kubeconfig``, use the first that exists: the environment variable
         ``KUBECONFIG``, ``~/.kube/config`` or the pod's service account. With ``as_nodes``, writes
         impersonate ``system:node:NAME``; with ``as_nodes="strict"``, LIST and WATCH do so, too.
-        ``lease_duration`` is in seconds. ``leave`` is what ``close`` does with the nodes. ``warn``
-        is called with one-line warnings for the user. Raises ClusterError for missing or invalid
-        credentials.
+        ``lease_duration`` is in seconds. ``leave`` is what happens to the Node objects when nodes
+        leave: ``delete``, ``keep`` or ``shutdown``. ``warn`` is called with one-line warnings for
+        the user. Raises ClusterError for missing or invalid credentials.
         """
         return cls(
             load(kubeconfig, context),
@@ -132,7 +132,7 @@ class Cluster:
 
     @property
     def lease_lag(self) -> LeaseLag:
-        """How late the leases of the nodes are renewed."""
+        """Statistics on how late the Leases of the nodes were renewed."""
         return self._connection.leases.lag
 
     @property
@@ -292,6 +292,7 @@ class Cluster:
         try:
             for index in indexes:
                 nodes.append(self._create_one(specs, index, shard, api))
+        # Also after Ctrl-C, because a ``MockKubelet`` has threads and sockets that must end.
         except BaseException:
             self._discard(*nodes)
             raise
@@ -465,7 +466,8 @@ class Cluster:
     def leave(self, names: Iterable[str] | None = None, how: Leave | None = None) -> None:
         """Let the nodes with these names leave the cluster; without ``names``, all nodes.
 
-        ``how`` overrides the argument ``leave`` of ``connect``.
+        ``how`` is what happens to the Node objects: ``delete``, ``keep`` or ``shutdown``. None
+        means the value that was passed to ``connect``.
         """
         with self._lock:
             chosen = list(self._nodes) if names is None else list(names)
@@ -473,6 +475,7 @@ class Cluster:
 
     def _on_left(self, node: ClusterNode) -> None:
         """Remove a node that has left without a call of ``leave``."""
+        # A shard that is acquired again can already run a new node with this name.
         with self._lock:
             has_successor = self._nodes.get(node.name, node) is not node
         if not has_successor:
@@ -549,9 +552,10 @@ class Cluster:
             end()
 
     def close(self, leave: Leave | None = None) -> None:
-        """Let all nodes leave, and close the connection to the cluster.
+        """Let all nodes leave the cluster, and close the connection to it.
 
-        ``leave`` overrides the argument ``leave`` of ``connect``.
+        ``leave`` is what happens to the Node objects: ``delete``, ``keep`` or ``shutdown``. None
+        means the value that was passed to ``connect``.
         """
         with self._lock:
             runners, self._shard_runners = self._shard_runners, []
@@ -562,6 +566,7 @@ class Cluster:
             self.leave(how=how)
         for runner in runners:
             runner.stop()
+        # For the nodes of shards that were acquired during the first call, and for ``keep``.
         self.leave(how=how)
         self._connection.close()
         self.abandon(self.nodes)  # nodes that joined on another thread during the lines above

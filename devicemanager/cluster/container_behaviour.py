@@ -1,4 +1,4 @@
-"""Simulated behaviour of containers: when they start and exit. No container really runs."""
+"""Simulated behavior of containers: when they start and exit. No container really runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PORT_FORWARD: Final = f"{PREFIX}/port-forward"
 RESIZE_DELAY: Final = f"{PREFIX}/resize-delay"
 """Annotation of a pod: the time from an accepted resize until the containers have new resources.
 
-The constants from ``RUN_FOR`` to this one name the annotations that override the default behaviour
+The constants from ``RUN_FOR`` to this one name the annotations that override the default behavior
 of a pod's containers (``ContainerBehaviour``).
 """
 
@@ -43,14 +43,14 @@ T = TypeVar("T")
 
 
 def own_annotations(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the annotations of a pod that define the simulated behaviour of its containers."""
+    """Return the annotations of a pod that define the simulated behavior of its containers."""
     annotations = metadata.get("annotations") or {}
     return tuple((name, text) for name, text in annotations.items() if name.startswith(PREFIX))
 
 
 @attrs.frozen
 class PodBehaviour:
-    """Simulated behaviour of the containers of one pod."""
+    """Simulated behavior of the containers of one pod."""
 
     start_delay: float = 0.0
     """Seconds from the admission of the pod until its containers start."""
@@ -73,14 +73,15 @@ class PodBehaviour:
 
 @attrs.frozen
 class ContainerBehaviour:
-    """Default behaviour of the containers of all pods; annotations of a pod override it."""
+    """Default behavior of the containers of all pods; annotations of a pod override it."""
 
     start_delay: Range = NO_TIME
     """Time from the admission of a pod until its containers start."""
     run_for: Range | None = None
     """Time from each start of an app container until it exits; None if it never exits."""
+    # Without a duration, a Job would never complete.
     job_duration: Range | None = ONE_SECOND
-    """Value of ``run_for`` for pods of Jobs."""
+    """Time from each start of an app container of a Job until it exits; None if it never exits."""
     exit_code: int = 0
     """Exit code of app containers that exit by themselves."""
     exit_code_on_delete: int = STOPPED
@@ -90,7 +91,7 @@ class ContainerBehaviour:
     """CPU, memory and GPU resources that each container uses."""
 
     def of(self, metadata: Mapping[str, Any]) -> tuple[PodBehaviour, list[str]]:
-        """Return the behaviour of the pod with this metadata, and the errors in its annotations.
+        """Return the behavior of the pod with this metadata, and the errors in its annotations.
 
         Each error is one line. An invalid annotation is ignored.
         """
@@ -145,6 +146,7 @@ class _Annotations:
         if text is None:
             return default
         try:
+            # The name is part of the key, so that two annotations of a pod choose independently.
             return parse(_choice(text, f"{name} {self.uid}"))
         except ValueError as error:
             self.errors.append(f"annotation {name}: {error}")
@@ -161,6 +163,8 @@ def _choice(text: str, key: str) -> str:
         return text
     values = [_weighted(each) for each in text.split("|")]
     total = sum(weight for _, weight in values)
+    # Not ``hash``, which is different in each process. If all weights are 0, ``max`` prevents a
+    # division by 0, and the loop finds no value.
     position = zlib.crc32(key.encode()) % max(1, total)
     for value, weight in values:
         position -= weight

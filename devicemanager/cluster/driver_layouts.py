@@ -46,8 +46,8 @@ class DriverLayout:
     devices: frozenset[str]
     """Names of all devices."""
     by_version: dict[str, tuple[PoolLayout, ...]] = attrs.field(factory=dict)
-    """Cache: mapping from an API version to the pools in the format of this version. Versions with
-    the format of v1 are not in it."""
+    """Cache of converted pools, by API version. It has only versions whose format differs from
+    v1."""
 
     @classmethod
     def of(cls, driver: str, pools: Iterable[PoolLayout]) -> DriverLayout:
@@ -89,6 +89,7 @@ class DriverLayout:
                 yield {**head, **part}
 
     def _pools(self, version: str) -> tuple[PoolLayout, ...]:
+        # In v1beta2, devices have the same format as in v1.
         if version != "v1beta1":
             return self.pools
         if version not in self.by_version:

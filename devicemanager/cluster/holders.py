@@ -59,6 +59,7 @@ def _age(lease: JsonObject, now: float) -> float | None:
         duration = float(spec["leaseDurationSeconds"])
     except (KeyError, TypeError, ValueError):
         return None
+    # The clock of the other machine can be ahead of this one.
     age = max(0.0, now - renewed)
     return age if age < duration else None
 
@@ -76,14 +77,18 @@ def _is_ended(lease: JsonObject) -> bool:
     host, _, process = str(annotations.get(HOLDER) or "").rpartition("/")
     if host != os.uname().nodename or not process.isdecimal():
         return False
+    # If this process has the ID, the holder has ended, or was an earlier ``Cluster`` in this
+    # process.
     return int(process) == os.getpid() or not _is_alive(int(process))
 
 
 def _is_alive(process: int) -> bool:
     try:
-        os.kill(process, 0)
+        os.kill(process, 0)  # sends no signal, and only checks whether the process exists
     except ProcessLookupError:
         return False
+    # The process of another user, or an invalid process ID. Nodes of a process that may be alive
+    # must not be taken over.
     except (PermissionError, OverflowError):
         return True
     return True

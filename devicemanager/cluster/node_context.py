@@ -23,7 +23,7 @@ __all__ = ["NodeContext", "ServerFeatures"]
 
 # All nodes of a cluster share one object, so that there is only one probe and one warning.
 class ServerFeatures:
-    """Features of the API server, which one node detects for all nodes of the cluster."""
+    """Features of the API server. One node detects them, and all nodes use the result."""
 
     def __init__(self) -> None:
         self.stores_resource_health: bool | None = None
@@ -34,13 +34,14 @@ class ServerFeatures:
 
     def warn_once(self, warn: Warn, text: str) -> None:
         """Show a warning that concerns all nodes, unless the same text was already shown."""
+        # Without a lock: two nodes can at most show the same warning twice.
         if text not in self._warned:
             self._warned.add(text)
             warn(text)
 
 
 class Placement:
-    """Labels and taints of the Node object, which users can change."""
+    """Current labels and taints of the Node object. Users can change them at any time."""
 
     __slots__ = ("labels", "taints")
 

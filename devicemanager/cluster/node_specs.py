@@ -129,6 +129,7 @@ class NodeSpecs:
         in ``simulate``. ``names`` replaces the names ``PREFIX-0`` and so on. ``count`` can be 0
         only with a ``kind``. Raises ClusterError if ``count`` or ``full`` is out of range.
         """
+        # A kind can start without nodes, because ``Cluster.scale`` can add them later.
         _check_count(count, 0 if kind else 1)
         given, names = names, names or _names(prefix, count)
         max_full = min(count, MAX_FULL_NODES)
@@ -246,6 +247,7 @@ def address(index: int) -> str:
     separate address in 127.0.0.0/8. The API server connects to the InternalIP, so it must never be
     the address of another host.
     """
+    # ``deploy/join.yaml`` sets the variable from the field ``status.podIP`` of the pod.
     if found := os.environ.get("POD_IP"):
         return found
     number = _FIRST_ADDRESS + index

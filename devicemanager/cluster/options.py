@@ -92,6 +92,7 @@ class NodeOptions:
     """True if the events Pulled, Created, Started and Killing are also written."""
     as_nodes: bool = False
     """True if writes impersonate ``system:node:NAME``."""
+    # The kubelet's defaults (nodeStatusUpdateFrequency and nodeStatusReportFrequency).
     status_interval: float = 10.0
     """Interval in seconds at which the node checks whether its status has changed."""
     report_interval: float = 300.0

@@ -63,8 +63,8 @@ def dra_permissions(
     """Yield the additional permissions that nodes with simulated DRA drivers need.
 
     With ``device_status``, nodes also need the permission to patch the status of ResourceClaims.
-    With ``as_nodes``, nodes need no permissions on ResourceSlices and no permission to read
-    ResourceClaims. The users ``system:node:NAME``, which they impersonate, have these permissions.
+    With ``as_nodes``, nodes need no other permission: all other requests impersonate the users
+    ``system:node:NAME``, who have the permissions for these requests.
     """
     if not as_nodes:
         for verb in ("create", "update", "deletecollection"):
@@ -77,7 +77,12 @@ def dra_permissions(
 def required_permissions(
     *, as_nodes: AsNodes = False, events: bool = True
 ) -> Iterator[RequiredPermission]:
-    """Yield the permissions that nodes need to join."""
+    """Yield the permissions on the API server that nodes need to join and to run.
+
+    With ``as_nodes``, these include ``impersonate`` on users and groups. If ``as_nodes`` is
+    ``"strict"``, most other permissions are not needed, because the impersonated users have them.
+    ``events``: True if nodes write Events.
+    """
     if as_nodes == "strict":
         # Needed for the checks, and for the deletion of Nodes, which no node is allowed to do.
         yield from (RequiredPermission(verb, "nodes") for verb in ("list", "delete"))
@@ -124,6 +129,7 @@ def check(
         # The version is read first. This needs no permission, so a failure is due to the server or
         # the credentials.
         version = str(api.attempt("GET", "/version").get("gitVersion", ""))
+        # Before the LIST of Nodes, whose error would name only one missing permission.
         _check_permissions(api, required)
         found = _check_nodes(api, set(names), label, version)
         if not take_over:
@@ -197,5 +203,6 @@ def _check_nodes(
 
 
 def _nodes(api: ApiClient) -> Iterator[JsonObject]:
+    # A malformed Node of another program must not prevent all nodes from joining.
     for page in pages(api, "/api/v1/nodes"):
         yield from (each for each in list_items(page) if not defect(each))

@@ -148,6 +148,8 @@ class ShardLeases:
         try:
             members = self._members.step()
             # Read in every step: the time of the last change must be known when a holder dies.
+            # Leases of held shards are not read: with the version of another holder, the next
+            # renewal would overwrite that holder instead of failing with a conflict.
             for number, lease in enumerate(self._leases):
                 if number not in self.held:
                     lease.read()
@@ -166,7 +168,8 @@ class ShardLeases:
             self._acquire_free(part)
 
     def expire(self) -> None:
-        """Give up all shards whose Leases were not renewed in time."""
+        """Give up each shard whose Lease was not renewed for ``GIVE_UP`` seconds: call ``on_lost``
+        for the shard."""
         for number in sorted(self.held):
             if self._monotonic() - self._leases[number].renewed >= GIVE_UP:
                 self._lose(number)
@@ -190,6 +193,8 @@ class ShardLeases:
         self._on_lost(number)
 
     def _drop(self, number: int) -> bool:
+        # ``step`` and ``expire`` can drop the same shard at the same time, and only one of them may
+        # call ``on_lost``.
         with self._lock:
             was_held = number in self._held
             self._held.discard(number)
@@ -202,6 +207,7 @@ class ShardLeases:
     def _release(self, number: int) -> None:
         if not self._drop(number):
             return
+        # The nodes must stop first: once the Lease is free, another process may run them.
         self._on_lost(number)
         try:
             self._leases[number].write(holder="")
@@ -227,6 +233,7 @@ class ShardLeases:
         except (Unavailable, ApiError) as error:
             self._warn(f"cannot acquire shard {number}: {error}")
             return
+        # Before the callback: the nodes that it lets join ask whether the shard is still held.
         with self._lock:
             self._held.add(number)
         try:

@@ -26,8 +26,8 @@ RENEWAL: Final = 5.0
 INTERVAL: Final = 1.0
 """Seconds between checks of other processes' Leases."""
 SETTLED: Final = 2.0
-"""Seconds that a process waits, as a member, before it takes shards. So processes that start
-together see each other before they take shards."""
+"""Seconds that a new member of the group (``Membership``) waits before it takes shards. So
+processes that start together know each other before they take shards."""
 
 
 class SharedLease:
@@ -59,7 +59,8 @@ class SharedLease:
         self.holder = ""
         """Identity of the process that holds the Lease; empty if none does."""
         self.renewed = float("-inf")
-        """Time at which this process last wrote the Lease."""
+        """Time at which this process began its last successful write of the Lease, by its own
+        clock."""
 
     def is_free(self) -> bool:
         """True if no process holds the Lease, or if it has expired."""
@@ -70,14 +71,21 @@ class SharedLease:
         return self._monotonic() - self.renewed >= RENEWAL
 
     def read(self) -> None:
-        """Read the Lease. Raises ApiError or Unavailable if the request fails."""
+        """Read the Lease from the API server, and store its state in this object.
+
+        Raises ApiError or Unavailable if the request fails.
+        """
         try:
             found = self._api.attempt("GET", f"{self._path}/{self._name}")
         except NotFound:
+            # Free at once. Without a version, ``write`` creates the Lease, and the API server
+            # accepts only the first of several creations.
             self.holder, self._version = "", None
             return
         spec = found.get("spec") or {}
         self._version = found["metadata"]["resourceVersion"]
+        # As in client-go's leader election, a change of the spec counts, not the time in it:
+        # the clocks of two machines can differ by more than the duration of the Lease.
         if str(spec) != self._spec:
             self._spec, self._changed = str(spec), self._monotonic()
             self.holder = spec.get("holderIdentity") or ""
@@ -96,6 +104,8 @@ class SharedLease:
             metadata["resourceVersion"] = self._version
         holder = self._identity if holder is None else holder
         body = lease_object(metadata, holder, duration=DURATION, now=time.time())
+        # Not ``request``, which retries until the server responds: that could be after this process
+        # has given up the Lease. The caller tries again in its next step.
         if self._version is None:
             response = self._api.attempt("POST", self._path, body)
         else:
@@ -106,18 +116,20 @@ class SharedLease:
         self.holder, self.renewed, self._spec = holder, began, ""
 
     def forget(self) -> None:
-        """Forget the stored version, because another client has deleted or taken the Lease.
+        """Forget the resource version of the Lease, because another client has deleted or taken the
+        Lease.
 
-        Until the next ``read``, ``write`` tries to create the Lease.
+        If ``write`` is called without another ``read``, it tries to create the Lease.
         """
         self._version = None
 
 
 class Membership:
-    """Membership of this process in the group of processes that share shards. Not thread-safe.
+    """Membership of this process in the group of processes that divide the shards among themselves.
+    Not thread-safe.
 
     There are as many membership Leases as shards, and each member holds one. A process that finds
-    no free Lease takes no shards: there are already as many processes as shards.
+    no free Lease takes no shards, because the group already has as many members as shards.
     """
 
     def __init__(self, leases: Sequence[SharedLease], monotonic: Callable[[], float]) -> None:
@@ -128,7 +140,7 @@ class Membership:
 
     @property
     def is_settled(self) -> bool:
-        """True if this process has been a member for long enough to take shards."""
+        """True if this process has been a member of the group for long enough to take shards."""
         return self._own is not None and self._monotonic() - self._since >= SETTLED
 
     def step(self) -> int:
@@ -138,6 +150,7 @@ class Membership:
         Raises ApiError or Unavailable if a request fails.
         """
         for lease in self._leases:
+            # With a newer version of its own Lease, this process would overwrite another holder.
             if lease is not self._own:
                 lease.read()
         if self._own is None:

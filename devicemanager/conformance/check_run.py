@@ -10,9 +10,9 @@ and compares what happens with what must happen. Its argument ``run`` has action
   (``client``).
 
 A check returns, or raises ``Failed``, ``Warned`` or ``Skipped``. Any other exception is an error
-of the suite. If an action or wait does not succeed, it raises ``Failed`` with what was seen
-instead, so a check describes only the good case. The runner converts the exception to a verdict and
-adds the timeline.
+of the suite. An action or wait that does not succeed raises ``Failed`` with what was seen instead.
+So a check describes only the good case. The runner converts the exception to a verdict and adds the
+timeline.
 
 The actions and waits that checks of DRA drivers also have are in ``suite_run``.
 """
@@ -61,23 +61,25 @@ class CheckRun(SuiteRun):
         time.sleep(max(0.0, self._set_up_at - time.monotonic()))
 
     def begin_set_up(self) -> None:
-        """Set the time until which ``wait_set_up`` waits. Called when the plugin has registered
-        after a start."""
+        """Start the plugin's setup time: ``wait_set_up`` waits until 0.5 s after this call.
+
+        The suite calls this method when the plugin has registered after a start.
+        """
         self._set_up_at = time.monotonic() + _SET_UP_SECONDS
 
     def hook(self, name: str, id_: str = "") -> None:
-        """Call ``wait_set_up``, then run the user's command for the hook ``name``, such as
-        ``break-device``. See ``SuiteRun.hook``."""
+        """Wait until the plugin is set up (``wait_set_up``), then run the user's command for the
+        hook ``name``, such as ``break-device``. See ``SuiteRun.hook``."""
         self.wait_set_up()
         super().hook(name, id_)
 
     def stop_kubelet(self) -> None:
-        """Call ``wait_set_up``, then stop the kubelet."""
+        """Wait until the plugin is set up (``wait_set_up``), then stop the kubelet."""
         self.wait_set_up()
         super().stop_kubelet()
 
     def restart_kubelet(self) -> Mark:
-        """Call ``wait_set_up``, then restart the kubelet.
+        """Wait until the plugin is set up (``wait_set_up``), then restart the kubelet.
 
         Return a mark for the moment before the restart. Methods with the argument ``since`` find
         only what happened after a mark.
@@ -102,6 +104,7 @@ class CheckRun(SuiteRun):
         return self._change("recover-device", id_, True, when)
 
     def _change(self, hook: str, id_: str, healthy: bool, when: str) -> float:
+        # Before the hook, because a plugin can report the change while the hook still runs.
         since = self.kubelet.mark()
         self.hook(hook, id_)
 
@@ -128,6 +131,7 @@ class CheckRun(SuiteRun):
         if self.observed.lists(self.resource, since):
             return ""
         within = f"within {self.limits.refresh_seconds:g} s after {after}"
+        # Each stream begins with a list, so its first message shows no change.
         before = self.observed.lists(self.resource, EVER)[-1:]
         if all(call.stream_message == 1 for call in before):
             return f"the plugin sent no device list after the first one: none came {within}"
@@ -210,9 +214,10 @@ class CheckRun(SuiteRun):
 
     @contextlib.contextmanager
     def client(self, resource: str | None = None) -> Iterator[PluginClient]:
-        """Open a connection to the socket that the plugin registered last for a resource.
+        """Open a connection to the plugin, for use in a with block.
 
-        By default, this is the resource of the check (``SuiteRun.resource``).
+        The socket is the one that the plugin has registered last for ``resource``, by default the
+        resource of the check. Raises Failed if the plugin has never registered this resource.
         """
         socket = self.observed.socket(resource or self.resource)
         with contextlib.closing(PluginClient(socket, self.step)) as client:
@@ -246,6 +251,7 @@ class CheckRun(SuiteRun):
         if not self.plugin.has_exited:
             try:
                 with self.client() as client:
+                    # This call needs no device and changes nothing, and every plugin has it.
                     client.options(self.limits.allocate_seconds)
                 return
             except CallFailed as error:
@@ -298,6 +304,7 @@ class CheckRun(SuiteRun):
             raise Lost(f"the plugin exited after {after}: {self.exit_reason}")
         if took is None:
             raise Lost(self._why_lost(since, seconds, after))
+        # A plugin sets up its watches and signal handlers once, not after each kubelet restart.
         if not self._registered_before:
             self.begin_set_up()
         self._registered_before = True
@@ -310,6 +317,7 @@ class CheckRun(SuiteRun):
     def _why_lost(self, since: Mark, seconds: float, after: str) -> str:
         """Return the reason why the plugin has not registered, as the first line of a failure."""
         has_tried = bool(self.observed.registrations(since, code=None))
+        # First, because a call in progress is not in the call log, so ``has_tried`` is False.
         if self.observed.is_registering:
             return f"the kubelet has not responded to Register, {seconds:g} s after {after}"
         if self._registered_before and not has_tried:
@@ -319,13 +327,12 @@ class CheckRun(SuiteRun):
         return f"{reason}, {seconds:g} s after {after}{self._instead(since)}"
 
     def wait_devices(self) -> None:
-        """Wait until the device lists are complete. The first list may be empty or have only some
-        of the devices.
+        """Wait up to ``refresh_seconds`` for complete device lists. The first list of a plugin may
+        be empty or have only some of its devices.
 
-        If the plugin ran before, each list is complete when it has as many devices as in that run.
-        In the plugin's first run, the lists are complete when at least one has devices, and no
-        device was added or removed for ``settle_seconds``. After ``refresh_seconds``, return even
-        if the lists are not complete.
+        If the suite has run the plugin before, a list is complete when it has as many devices as in
+        that run. Otherwise, the lists are complete when at least one has devices, and no device was
+        added or removed for ``settle_seconds``. The method raises no error for incomplete lists.
         """
         counts = self.stage.device_counts
         known: list[set[str]] = []
@@ -342,6 +349,7 @@ class CheckRun(SuiteRun):
             ids = [{each.ID for each in listed} for listed in devices]
             if ids != known:
                 known = ids
+                # The time of the lists, not of this wait, which may begin long after them.
                 lists = (self.observed.lists(name, EVER)[-1] for name in self.resources)
                 last_change = max(each.time for each in lists)
             return self.kubelet.clock.time() - last_change >= self.limits.settle_seconds
@@ -390,10 +398,11 @@ class CheckRun(SuiteRun):
     ) -> dp.ListAndWatchResponse:
         """Open a stream on a new connection, and return its first device list.
 
-        A plugin may restart its server and register again whenever one of its streams ends. If the
-        restart ends the new stream, open another stream. Raises Failed if no list comes. The
-        argument ``of`` is the name of the stream in the error, such as "a third stream".
+        Some plugins restart their server, and register again, whenever a stream ends. If such a
+        restart ends the new stream, this method opens another one. Raises Failed if no list comes.
+        The argument ``of`` is the name of the stream in the error, such as "a third stream".
         """
+        # Without a deadline, the loop would not end for a plugin that restarts at each stream.
         deadline = time.monotonic() + self.limits.recover_seconds
         while True:
             since = self.kubelet.mark()
@@ -417,6 +426,7 @@ class CheckRun(SuiteRun):
 
         if self.until(has_news, self.limits.refresh_seconds) is None:
             return False
+        # A plugin registers its resources one after another.
         while self.until(has_news, self.limits.settle_seconds) is not None:
             if time.monotonic() > deadline:
                 break

@@ -33,6 +33,8 @@ class CallFailed(Exception):
     """Error of a call to the plugin. ``code`` is the name of the gRPC status code."""
 
     def __init__(self, rpc: str, error: grpc.RpcError) -> None:
+        # An RpcError that this package creates, for example for a stream that has ended, has no
+        # status.
         has_status = isinstance(error, grpc.Call)
         self.code = error.code().name if has_status else "UNKNOWN"
         self.details = (error.details() or "") if has_status else str(error)
@@ -95,6 +97,7 @@ class ListStream:
                 raise _lost(f"no device list within {seconds:g} s") from None
             raise CallFailed("ListAndWatch", error) from None
         finally:
+            # Otherwise the timer would cancel the stream during a later wait.
             timer.cancel()
         return message
 
@@ -148,8 +151,8 @@ class PluginClient:
     ) -> list[list[str]]:
         """Call GetPreferredAllocation and return the preferred IDs of each container.
 
-        Each argument has the available IDs, the IDs that must be included, and the number of
-        devices for one container.
+        Each argument is a tuple for one container: the available IDs, the IDs that must be
+        included, and the number of devices.
         """
         requests = [
             dp.ContainerPreferredAllocationRequest(

@@ -54,8 +54,8 @@ class Hardware:
     """
 
     numa: NumaTopology | None = None
-    """The declared NUMA nodes. If None, the plugin has the NUMA nodes in the directory ``sys``. If
-    ``sys`` is None, too, it has those of this machine."""
+    """The NUMA nodes that the user has declared with ``--numa``; None without this option. Then
+    checks read the NUMA nodes in ``sys``, or those of this machine if ``sys`` is None, too."""
     dev: Path | None = attrs.field(default=None, converter=_as_directory)
     """Directory that the plugin sees as ``/dev``; None for this machine's ``/dev``. It may contain
     regular files in place of device nodes."""
@@ -77,13 +77,14 @@ class Hardware:
         return [f"{path} ({option})" for option, path in options.items() if path is not None]
 
     def in_place_of(self, path: str) -> tuple[str, Path | None]:
-        """Return the option for hardware at ``path``, and the directory that the user has declared
-        with this option.
+        """Return a pair for ``path``: the option that can replace its directory, and the directory
+        that the user has declared with this option.
 
-        For ``/dev/gpu0`` and the option ``--dev /tmp/dev``, the result is ``"dev"`` and
-        ``/tmp/dev``. Without this option, it is ``"dev"`` and None. For a path to which no option
-        applies, it is ``""`` and None.
+        For ``/dev/gpu0``, the pair is ``("dev", Path("/tmp/dev"))`` with ``--dev /tmp/dev``, and
+        ``("dev", None)`` without this option. If no option applies to a path, the pair is
+        ``("", None)``.
         """
+        # Links are not resolved, because the path may not exist on this machine.
         place = PurePosixPath(posixpath.normpath(path))
         if any(place.is_relative_to(each) for each in _NO_HARDWARE):
             return "", None
@@ -95,12 +96,12 @@ class Hardware:
 
     @property
     def declares_numa(self) -> bool:
-        """True if ``numa_nodes`` returns declared NUMA nodes, False if it returns those of this
-        machine."""
+        """True if the user has declared NUMA nodes, with ``numa`` or ``sys``. If False,
+        ``numa_nodes`` returns those of this machine."""
         return self.numa is not None or self.sys is not None
 
     def numa_nodes(self) -> set[int]:
-        """Return the IDs of the NUMA nodes.
+        """Return the IDs of the declared NUMA nodes, or of this machine's if none are declared.
 
         Raises CheckError if ``numa`` is None and the directory ``sys`` has no valid list of NUMA
         nodes. Raises RequestError if this machine's sysfs cannot be read.

@@ -22,8 +22,8 @@ def limit(default: float) -> Any:
 
 
 def overridden(limits: T, settings: Iterable[str]) -> T:
-    """Return a copy with changed limits. Each setting has the form ``NAME=NUMBER``. Raises
-    CheckError for any other text."""
+    """Return a copy of ``limits`` with changed values. Each setting has the form ``NAME=NUMBER``.
+    Raises CheckError for any other text."""
     names = [field.name for field in attrs.fields(type(limits))]
     changes: dict[str, Any] = {}
     for setting in settings:
@@ -38,6 +38,7 @@ def overridden(limits: T, settings: Iterable[str]) -> T:
 
 
 def _check_number(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    # In Python, a bool is an int. NaN fails the comparison, too.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise CheckError(f"invalid limit {field.name} {value!r}: expected a number of at least 0")
     if isinstance(field.default, int) and not isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Numbers that the checks use. The option ``--limit`` accepts their names."""
+"""Times and counts that the checks use. The option ``--limit NAME=NUMBER`` changes one of them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Limits:
     """Maximum time from the start of a plugin or driver until it is registered. A plugin must also
     have sent its first device list in this time (R01, W01)."""
     recover_warn_seconds: float = limit(10.0)
-    """Time until a plugin or driver registers again, for example after a kubelet restart; a longer
-    time is a warning, and a time longer than ``recover_seconds`` is a failure."""
+    """Limit for a warning: a plugin or driver gets one if it takes longer to register again, for
+    example after a kubelet restart. A time above ``recover_seconds`` is a failure."""
     recover_seconds: float = limit(60.0)
     """Maximum time until a plugin or driver registers again after a kubelet restart, or after
     another event that it must notice."""
@@ -57,7 +57,7 @@ class Limits:
     parallel_allocations: int = limit(8)
     """Number of Allocate calls at the same time (A08)."""
     parallel_rounds: int = limit(20)
-    """Number of rounds of parallel allocations (A08)."""
+    """Number of times that ``parallel_allocations`` calls are made at the same time (A08)."""
     single_devices: int = limit(64)
     """Maximum number of devices per resource in some checks. Checks of single responses, such as
     A05 and A18, allocate each of these devices in its own call. P05 offers all of them in one
@@ -95,8 +95,8 @@ class Limits:
     """Maximum time from the end of a ListAndWatch stream until the plugin has freed the descriptors
     and threads of this stream (W15, L04)."""
     resend_seconds: float = limit(35.0)
-    """Time that the check waits for the next device list (W15). Some plugins send the list at
-    intervals, and notice only then that a stream has ended."""
+    """Maximum time that the check waits for another device list (W15). Some plugins send lists at
+    intervals, and notice only when they send a list that the stream has ended."""
     register_attempts: int = limit(30)
     """Maximum number of Register calls per resource in 30 s (R06)."""
     register_window_seconds: float = limit(5.0)
@@ -114,16 +114,15 @@ class Limits:
     """Maximum number of device lists per minute while no device changes (W12)."""
     # Some growth is normal: connections that are still closing, threads in a pool.
     extra_descriptors: int = limit(2)
-    """Number of file descriptors by which a process may exceed an earlier measurement (L04,
-    W15)."""
+    """Maximum increase in the number of file descriptors between two measurements (L04, W15)."""
     extra_threads: int = limit(4)
-    """Number of threads by which a process may exceed an earlier measurement (L04, W15)."""
+    """Maximum increase in the number of threads between two measurements (L04, W15)."""
     extra_memory_share: float = limit(0.2)
-    """A process's memory may grow by this part (0.2 is 20 %) or by ``extra_memory_bytes``: the
-    larger of the two applies (L04, L06, W13)."""
+    """Maximum growth of a process's memory between two measurements, as a part of the first: 0.2 is
+    20 %. If ``extra_memory_bytes`` is larger, it applies instead (L04, L06, W13)."""
     extra_memory_bytes: int = limit(8 << 20)
-    """A process's memory may grow by this number of bytes or by ``extra_memory_share``: the larger
-    of the two applies (L04, L06, W13).
+    """Maximum growth of a process's memory in bytes, if this is more than ``extra_memory_share``
+    (L04, L06, W13).
 
     In a small program, garbage collection alone changes the memory by more than
     ``extra_memory_share``.
@@ -153,6 +152,6 @@ class Limits:
         return now - before <= max(before * self.extra_memory_share, self.extra_memory_bytes)
 
     def overridden(self, settings: Iterable[str]) -> Self:
-        """Return a copy with changed limits. Each setting has the form ``NAME=NUMBER``. Raises
-        CheckError for any other text."""
+        """Return a copy of these limits with changed values. Each setting has the form
+        ``NAME=NUMBER``. Raises CheckError for any other text."""
         return overridden(self, settings)

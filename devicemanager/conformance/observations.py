@@ -42,8 +42,11 @@ class Observations:
     def registrations(
         self, since: Mark | None = None, resource: str | None = None, code: str | None = "OK"
     ) -> list[Call]:
-        """Return the successful Register calls of a resource, by default of all resources.
-        ``code=None`` includes failed calls."""
+        """Return the Register calls of ``resource``, by default of all resources.
+
+        Only calls that ended with the gRPC status ``code`` are returned, by default successful
+        ones. If ``code`` is None, calls with any status are returned.
+        """
         return self._kubelet.calls(
             resource, rpc="Register", code=code, since=self.began if since is None else since
         )
@@ -80,7 +83,8 @@ class Observations:
         return self._kubelet.plugin_dir / str(calls[-1].request["endpoint"])
 
     def lists(self, resource: str, since: Mark | None = None) -> list[Call]:
-        """Return the entries of the call log that contain a device list of the resource."""
+        """Return the call log entries of a resource's device lists, the oldest first. Each list has
+        one entry."""
         calls = self._streams(resource, since)
         # The call log has one entry per list, and one entry without a message for the end of a
         # stream.
@@ -114,10 +118,10 @@ class Observations:
         )
 
     def is_registered(self, since: Mark, resources: Iterable[str]) -> bool:
-        """True if the plugin serves all ``resources``.
+        """True if the plugin has registered and serves all ``resources``.
 
-        After the mark ``since``, it must have registered each resource and sent a device list of
-        the resource. The ListAndWatch stream of the resource must still be open.
+        For each resource, a registration and a device list have come after the mark ``since``, and
+        the ListAndWatch stream is still open.
         """
         return not any(self.missing(since, resource) for resource in resources)
 
@@ -148,10 +152,11 @@ class Observations:
         )
 
     def other_files(self) -> dict[str, tuple[int, int, int]]:
-        """Return a mapping from file name to ``(st_dev, st_ino, st_size)`` for the files in the
-        plugin directory, without the plugin's sockets.
+        """Return the device, inode and size (``st_dev``, ``st_ino``, ``st_size``) of each file in
+        the plugin directory, by file name.
 
-        It also omits the checkpoint, because the kubelet writes it after each device list.
+        The plugin's sockets are left out. The checkpoint is left out, too, because the kubelet
+        writes it after each device list.
         """
         # Sockets of earlier instances belong to the plugin, too, even if they are stale.
         own = {call.request.get("endpoint") for call in self.registrations(EVER)}
@@ -207,7 +212,7 @@ class Timeline:
         return Line(time - self._began, source, text)
 
     def output(self) -> tuple[str, ...]:
-        """Return the latest lines that the plugin has printed during the check."""
+        """Return the latest lines that the plugin has printed during the check, at most 50."""
         lines = [
             line
             for process in self._processes

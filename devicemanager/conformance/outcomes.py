@@ -73,7 +73,8 @@ class Scene(StrEnum):
     IDLE = "idle"
     """A kubelet and a registered plugin that have been idle for ``Limits.idle_seconds``."""
     OWN = "own"
-    """Nothing is running: the check starts a kubelet and a plugin, and no other check uses them."""
+    """Nothing is running. The check starts its own kubelet and plugin. Other checks do not use
+    them."""
 
 
 class Profile(StrEnum):
@@ -97,7 +98,8 @@ class Failed(AssertionError):
         """ID of another check that may fail because of the same problem. If it fails in the same
         run, this failure becomes a skip whose text refers to the other check."""
         self.symptom = symptom
-        """Symptom on a node, for a failure that ``Check.production`` does not describe."""
+        """Symptom of this failure on a node, if it is not the symptom in ``Check.production``;
+        otherwise empty."""
 
 
 class Lost(Failed):
@@ -120,6 +122,7 @@ class Skipped(Exception):
         selected, the text of this skip refers to the other check."""
 
 
+# Reports find restarts by this text, and shorten a timeline that has many of them.
 RESTART = "restart the kubelet"
 """Text of the line that a kubelet restart adds to the timeline of a check."""
 

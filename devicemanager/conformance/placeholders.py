@@ -43,6 +43,7 @@ def check_placeholders(texts: Iterable[str], names: Iterable[str], where: str) -
         for name in _NAME.findall(text):
             if name in known:
                 continue
+            # In lower case, so that a wrong capital letter is found as a typo.
             for meant in get_close_matches(name.lower(), known, 1, _SIMILARITY):
                 every = ", ".join(f"{{{each}}}" for each in known)
                 raise CheckError(

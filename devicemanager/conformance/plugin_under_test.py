@@ -46,6 +46,7 @@ Hook = str | Callable[[Mapping[str, str]], object]
 The placeholders are ``id``, ``pid``, ``plugin_dir`` and ``root``.
 """
 
+# A hook that hangs would block its check, and in CI the whole run.
 _HOOK_SECONDS = 30.0
 _LONGEST_LINE = 500
 _OF_INSTANCE = ("{root}", "{plugin_dir}")
@@ -57,6 +58,7 @@ _PLACEHOLDERS = tuple(f"{{{each}}}" for each in OF_PLUGINS)
 
 
 def _as_command(command: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    # A text is a sequence, too: each of its characters would become a word of the command.
     if isinstance(command, str):
         raise CheckError(f"invalid command {command!r}: expected a list of words")
     if not command:
@@ -72,10 +74,12 @@ def _as_hooks(hooks: Mapping[str, Hook]) -> dict[str, Hook]:
 
 
 def _as_names(names: Iterable[str]) -> tuple[str, ...]:
+    # A text is iterable, too: each of its characters would become a name.
     if isinstance(names, str):
         raise CheckError(f"invalid resources {names!r}: expected a list of names")
     checked = tuple(names)
     for name in checked:
+        # The kubelet accepts no other names, so each check would wait until its time limit.
         if not isinstance(name, str) or not is_extended_resource_name(name):
             raise CheckError(
                 f"invalid resource {name!r}: use a name with a domain, such as vendor.com/gpu"
@@ -85,7 +89,8 @@ def _as_names(names: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class PluginUnderTest:
-    """Plugin that the suite starts, stops and restarts. Raises CheckError for invalid values."""
+    """Settings of the plugin that the suite starts, stops and restarts. The constructor raises
+    CheckError for invalid values."""
 
     command: tuple[str, ...] = attrs.field(converter=_as_command)
     """Words of the plugin's command. The suite replaces ``{plugin_dir}``, ``{kubelet_socket}`` and
@@ -100,13 +105,14 @@ class PluginUnderTest:
     """Hardware that the user declares. By default, the plugin discovers the hardware of this
     machine."""
     restart: Literal["never", "always"] = "never"
-    """With ``always``, the suite starts the plugin again whenever it exits, like a DaemonSet."""
+    """With ``always``, the suite restarts the plugin whenever it exits, as the kubelet does for a
+    DaemonSet's pod. With ``never``, the suite does not restart it."""
     hooks: Mapping[str, Hook] = attrs.field(factory=dict, converter=_as_hooks)
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
     """Names of the plugin's resources.
 
-    By default, the suite starts the plugin once and uses the resources that the plugin registers.
-    The suite waits until no new resource has been registered for ``Limits.settle_seconds``.
+    If empty, the suite starts the plugin once and uses the resources that it registers. The suite
+    waits until the plugin registers no further resource for ``Limits.settle_seconds``.
     """
 
     ignores_sigterm: threading.Event = attrs.field(
@@ -118,7 +124,8 @@ class PluginUnderTest:
     kind: ClassVar[str] = "plugin"
     """The word for the program in texts of the suite: ``plugin`` or ``driver``."""
     node_paths_option: ClassVar[str] = "--at-node-paths"
-    """Option with which a program finds the kubelet at ``/var/lib/kubelet``."""
+    """Option of ``devicemanager check`` for programs that expect the kubelet's files in
+    ``/var/lib/kubelet``."""
 
     def __attrs_post_init__(self) -> None:
         # A driver has all placeholders. The suite recognizes it by those of drivers.
@@ -130,7 +137,8 @@ class PluginUnderTest:
                 check_placeholders([hook], OF_HOOKS, f"the hook {name}")
 
     def has_option(self, name: str) -> bool:
-        """True if the option ``name`` is set. Some checks require an option."""
+        """True if the option ``name`` of ``devicemanager check`` is set. Checks can require such
+        options (``Check.options``)."""
         return False
 
     @property
@@ -140,15 +148,18 @@ class PluginUnderTest:
 
     @property
     def has_node_paths(self) -> bool:
-        """True if the program finds the kubelet at ``/var/lib/kubelet``, as on a node."""
+        """True if the program runs with the kubelet's files in ``/var/lib/kubelet``, as on a
+        node."""
         return self.at_node_paths or self.hardware.has_directories
 
     @property
     def advice(self) -> str:
-        """Advice for a plugin that does not register, depending on how the plugin finds the
-        kubelet."""
+        """Advice to the user if the plugin does not register: where the plugin should look for
+        kubelet.sock."""
         if self.at_node_paths:
             return "the plugin should use kubelet.sock in /var/lib/kubelet/device-plugins"
+        # If the user passes a path to the plugin, the plugin seems to ignore it. Otherwise the user
+        # must pass one.
         for source, words in (("command", self.command), ("environment", self.env.values())):
             if any(placeholder in word for placeholder in _PLACEHOLDERS for word in words):
                 return f"the plugin should use kubelet.sock in the directory from its {source}"
@@ -158,15 +169,16 @@ class PluginUnderTest:
         )
 
     def changes_shared(self, hook: str) -> bool:
-        """True if the hook ``hook`` is defined and may change directories of hardware that the user
-        has declared. All instances of the plugin share these directories.
+        """True if ``hook`` is defined and can change the hardware directories that the user has
+        declared. All instances of the plugin share these directories.
 
-        The suite assumes that a shell command with ``{root}`` or ``{plugin_dir}`` changes only the
-        files of one instance. For such a command, the result is False.
+        False for a shell command with ``{root}`` or ``{plugin_dir}``: the suite assumes that such a
+        command changes only the files of one instance.
         """
         if not self.hardware.has_directories or not self.has(hook):
             return False
         command = self.hooks[hook]
+        # The suite cannot see what a function changes, so it assumes shared directories.
         return callable(command) or not any(name in command for name in _OF_INSTANCE)
 
     @property
@@ -211,6 +223,7 @@ class PluginUnderTest:
                 f"{path} does not exist on this machine: use --{option} DIR, with the files that "
                 f"the {self.kind} needs in place of /{option}"
             )
+        # Made relative, because an absolute path would replace the directory when they are joined.
         if os.path.lexists(directory / os.path.relpath(path, f"/{option}")):
             return ""
         return f"{path} does not exist in {directory} (--{option}): create it there"
@@ -231,6 +244,8 @@ class PluginUnderTest:
         if callable(action):
             try:
                 action(values)
+            # The hook is code of the user, which can raise anything. None of it is the plugin's
+            # fault.
             except Exception as error:
                 raise HookFailed(hook, f"failed: {type(error).__name__}: {error}") from error
             return

@@ -97,6 +97,8 @@ def cpu_seconds(pid: int) -> float:
     for process in _family(pid):
         with contextlib.suppress(psutil.Error):
             times = process.cpu_times()
+            # The times of the children cover only those that have exited and were waited for, so no
+            # living descendant counts twice.
             total += times.user + times.system + times.children_user + times.children_system
     return total
 

@@ -20,7 +20,8 @@ __all__ = ["ConformanceWarning", "pytest_checks"]
 
 
 class ConformanceWarning(UserWarning):
-    """Warning for a check that a plugin passes only barely."""
+    """Warning for a check whose outcome is a warning: the plugin passes only barely, or fails a
+    check of severity INFO."""
 
 
 def pytest_checks(
@@ -74,6 +75,7 @@ def pytest_checks(
             case Outcome.WARN:
                 warnings.warn(ConformanceWarning(f"{check.id}: {verdict.seen}"), stacklevel=1)
             case Outcome.FAIL | Outcome.ERROR:
+                # A traceback would show code of the suite, but the fault is in the plugin.
                 pytest.fail(explain(verdict), pytrace=False)
 
     checks: Callable[..., None] = test

@@ -55,11 +55,13 @@ plugins."""
 _RESILIENCE = frozenset(("K", "L", "DK", "DL"))
 _TABLE = Path(__file__).with_name("checks.toml")
 _DIGITS = "0123456789"
+# Only one letter is allowed. A user-defined ID can then not be the ID of a check of drivers, which
+# has two letters, such as DK01.
 _ID = re.compile(r"[A-Z]\d\d")
 
 
 CheckFunction: TypeAlias = Callable[["CheckRun"], str | None]
-"""Function that runs a check. It returns a measurement for the report, or None.
+"""Function that runs a check. It returns a text for the report, such as a measurement, or None.
 
 It raises ``Failed``, ``Warned`` or ``Skipped``.
 """
@@ -77,8 +79,8 @@ class Check:
     does: str
     """What the suite does in the check."""
     expects: str
-    """Result with which the check passes. A name such as ``start_seconds`` stands for the value of
-    this limit."""
+    """Text that describes the result with which the check passes. A limit's name in the text, such
+    as ``start_seconds``, stands for the limit's value."""
     production: str
     """Symptom on a node whose plugin fails the check."""
     links: tuple[str, ...]
@@ -93,16 +95,17 @@ class Check:
     each_resource: bool = False
     """True if the check is about one resource. It is run for each resource that has devices."""
     repeats: tuple[str, ...] = ()
-    """IDs of other checks. If one of them has failed, this check is skipped, because it would fail
-    for the same reason."""
+    """IDs of other checks. If one of them fails, this check is skipped, because it would fail for
+    the same reason."""
     assumes: tuple[str, ...] = ()
     """IDs of the checks that verify the steps that this check needs (``SuiteRun.assuming``). They
     should run before this check, but this check does not wait for their verdicts."""
     effect_of: tuple[str, ...] = ()
-    """IDs of checks that can fail for the same reason as this check.
+    """IDs of other checks that can fail for the same reason as this check. Unlike with ``repeats``,
+    their failure does not skip this check.
 
-    If one of them fails, the report lists a failure of this check among the effects of that check.
-    It does not do so if the two failures have different symptoms.
+    If this check and one of the others fail, the report lists the failure of this check as an
+    effect of the other failure. It does not do so if the two failures have different symptoms.
     """
     optional_hooks: tuple[str, ...] = ()
     """Names of hooks that the check uses if they are defined."""
@@ -162,7 +165,8 @@ def check(
     hooks: Sequence[str] = (),
     needs_registration: bool = True,
 ) -> Callable[[CheckFunction], Check]:
-    """Return a decorator that converts a function to a user-defined check for ``run``.
+    """Return a decorator that converts a function to a user-defined check. Pass this check to
+    ``conformance.run``.
 
     ``id_`` is a letter that no built-in family has, and two digits. ``links`` are sources
     separated by commas: URLs, or short forms (see ``addresses``). Raises ValueError for an invalid
@@ -189,18 +193,20 @@ def check(
 
 
 def builtin(run: CheckFunction) -> Check:
-    """Convert the function of a built-in check to a Check. The function's name is the ID in lower
-    case."""
+    """Return the built-in check that calls the function ``run``. Use ``builtin`` as a decorator.
+    The function's name is the check's ID in lower case, such as ``r01``."""
     return described(_TABLE, run)
 
 
 def described(table: Path, run: Callable[[Any], str | None]) -> Check:
-    """Return the check with the function ``run``, described by a row of the file ``table``.
+    """Return the check that calls the function ``run``. A row of the TOML file ``table`` describes
+    the check.
 
-    The row has the name of the function, in upper case, as its key.
+    The row's key is the name of the function in upper case.
     """
     # The row is found by the function's name, so that row and function do not repeat each other.
     id_ = run.__name__.upper()
+    # This must be a copy, because the pops below would otherwise empty the cached row.
     row = dict(rows(table)[id_])
     return Check(
         id=id_,
@@ -216,13 +222,17 @@ def described(table: Path, run: Callable[[Any], str | None]) -> Check:
         needs_registration=row.pop("needs_registration", True),
         each_resource=row.pop("each_resource", False),
         run=run,
+        # This is evaluated after the pops, so only texts are left. A misspelled key in the file
+        # becomes an unknown argument, which is an error.
         **row,
     )
 
 
+# Each check reads its row when its module is imported. The cache parses the file once for all.
 @cache
 def rows(table: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return the rows of a table of checks by ID, in the order of the file."""
+    """Return the descriptions of checks in the TOML file ``table`` by check ID, in the file's
+    order."""
     return tomllib.loads(table.read_text(encoding="utf-8"))
 
 
@@ -234,13 +244,14 @@ def ids() -> tuple[str, ...]:
 def selected(
     every: Sequence[Check], families: Iterable[str], only: Iterable[str], skip: Iterable[str]
 ) -> tuple[Check, ...]:
-    """Return the checks of ``every`` that are in ``only`` and not in ``skip``.
+    """Return the checks in ``every`` that ``only`` selects and ``skip`` does not leave out.
 
-    If ``only`` is empty, return all checks that are not in ``skip``. ``only`` and ``skip`` contain
-    IDs of checks or letters of families. Raises CheckError for any other name.
+    ``only`` and ``skip`` contain IDs of checks or letters of families. An empty ``only`` selects
+    all checks. Raises CheckError for an unknown ID or family.
     """
     chosen, left_out = tuple(only), tuple(skip)
     known = {each.id for each in every} | {*families}
+    # A misspelled name would otherwise select no check, or leave out none.
     for name in (*chosen, *left_out):
         if name not in known:
             raise CheckError(
@@ -258,6 +269,7 @@ def selected(
 
 def _example(checks: Sequence[Check]) -> str:
     """Return the ID of a check, as an example for an error text: the first check of restarts."""
+    # The family of restarts is K for plugins and DK for drivers.
     return next(each.id for each in checks if "K" in each.family)
 
 

@@ -55,8 +55,8 @@ class Verdict:
     """What a skipped check needs and the run lacks, such as ``hook add-device`` or
     ``option --reboot``."""
     symptom: str = ""
-    """Symptom on a node, for a failure that ``Check.production`` does not describe; otherwise
-    empty."""
+    """Symptom of this failure on a node, if it is not the symptom in ``Check.production``;
+    otherwise empty."""
 
     @property
     def production(self) -> str:
@@ -171,8 +171,7 @@ class Report:
                 yield titles.get(family, f"Checks {family}"), verdicts
 
     def failed(self, profile: Profile = Profile.COMPLETE) -> list[Verdict]:
-        """Return the verdicts of the checks of ``profile`` that failed or that the suite failed to
-        run."""
+        """Return the verdicts of the checks of ``profile`` whose outcome is FAIL or ERROR."""
         return [each for each in self.of(*_BAD) if each.check.belongs_to(profile)]
 
     @property
@@ -185,10 +184,13 @@ class Report:
         # If a driver refuses several claims with the same error, one check shows it best.
         same: dict[str, str] = {}
         for id_ in sorted(set(roots.values()), key=lambda id_: _place(bad[id_])):
+            # The text is empty if the failure is not a rejected claim. Such failures need not have
+            # the same cause.
             if reason := _refusal(bad[id_]):
                 same.setdefault(reason, id_)
         for id_, verdict in bad.items():
             root = roots[id_]
+            # ``same`` has no empty text, so all other failures stay with their own root.
             groups.setdefault(same.get(_refusal(bad[root]), root), []).append(verdict)
         skipped = self.of(Outcome.SKIP)
         causes = [
@@ -229,6 +231,8 @@ class Report:
         ]
         if reasons:
             return "; ".join(reasons)
+        # Compared with all checks of the suite, not with the verdicts: a run of a few checks must
+        # not earn a profile.
         if left_out := len(self._left_out(profile)):
             wanted = sum(each.belongs_to(profile) for each in self.suite.checks())
             return f"checks of {profile.value} that were not selected: {left_out} of {wanted}"
@@ -237,6 +241,8 @@ class Report:
             for each in self.verdicts
             if each.outcome is not Outcome.SKIP and each.check.belongs_to(profile)
         )
+        # A plugin for which nearly all checks are skipped has no failures, but nothing was shown
+        # either.
         for family, least in self.suite.least[profile].items():
             if carried_out[family] < least:
                 reason = (
@@ -293,6 +299,7 @@ class Report:
         if any(each.outcome is Outcome.ERROR for each in failed):
             return 2
         if self._left_out(profile):
+            # The user has left out checks on purpose, so the missing profile is not an error.
             return 1 if failed else 0
         # Not for higher profiles: without psutil, the checks of resources are skipped.
         return 1 if failed or self.obstacle(Profile.CORE) else 0
@@ -347,6 +354,7 @@ def _root(id_: str, bad: Mapping[str, Verdict]) -> str:
     if id_ in bad:
         for cause in bad[id_].check.effect_of:
             if cause in bad and not _differ(bad[id_], bad[cause]):
+                # The other failure can itself be an effect: the report shows the end of the chain.
                 return _root(cause, bad)
     return id_
 

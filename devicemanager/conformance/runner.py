@@ -5,10 +5,10 @@ Theory of operation. A run takes four steps.
 1. *Resources.* Checks need the names of the plugin's resources, and how many devices they have. If
    the user has not named the resources, start the plugin once and read what it registers. If it
    registers nothing, raise CheckError.
-2. *First start.* R01, the check of registration, runs first. If it fails, all checks that need a
-   registered plugin would wait and fail for the same reason, so they are skipped. If R01 is not
-   selected, the plugin is started once. If it does not register then, the first check that needs
-   registration fails, and the others are skipped.
+2. *First start.* R01, the check of registration, runs first. If R01 fails, all checks that need a
+   registered plugin are skipped, because they would wait and fail for the same reason. If R01 is
+   not selected, the plugin is started once without a check. If the plugin does not register, the
+   first check that needs registration fails, and the others are skipped.
 3. *Lanes.* The remaining checks are distributed to lanes, which run in parallel (``jobs``). One
    lane has the checks of scene IDLE, on a shared stage that has been idle for some time. One lane
    has the checks of scene REGISTERED, which run one after another on the stage of step 2. Each
@@ -28,9 +28,9 @@ Some cases need care:
   device (``Check.assumes``). If possible, the other check begins first, but nothing waits for its
   verdict. If the step has already failed in the other check, this check is skipped at the step.
 * If a hook fails, one check has an error. Other checks that use the hook are skipped.
-* A check may find that it cannot run because of a problem that another check reports (``cause`` of
-  Skipped and Failed). The runner publishes this verdict after all checks, when the verdict of the
-  other check is known. ``with_cause`` decides whether the text then names the other check.
+* A check may fail or be unable to run because of a problem that another check reports (``cause`` of
+  Failed and Skipped). The runner publishes such a verdict at the end, when the verdict of the other
+  check is known. ``with_cause`` decides whether the text names the other check.
 * On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
   again on a new stage, and only that result counts. After a failure, the next check gets a new
   stage, too.
@@ -127,14 +127,15 @@ def run(
     Up to ``jobs`` instances of the plugin run in parallel, each on a separate mock kubelet.
     ``seed`` determines random inputs. ``settings`` are the settings of the mock kubelets.
     ``reproduce`` takes a check and returns the command that repeats it. A verdict contains this
-    command. To end the run early, close ``stages`` on another thread. ``suite`` is the kind of
-    program: ``drivers.DRIVERS`` for a ``DriverUnderTest``.
+    command. To end the run early, close ``stages`` on another thread. If ``plugin`` is a
+    ``DriverUnderTest``, ``suite`` must be ``drivers.DRIVERS``.
 
     Raises CheckError if the plugin's command does not exist. Also raises it if ``plugin`` names no
     resources and the plugin registers none. Also raises it if the user has declared a directory in
     place of ``/sys``, and this directory has no valid list of NUMA nodes.
     """
     # Drivers need no NUMA nodes: no check of drivers reads them.
+    # Read before the plugin starts, so that an invalid directory ends the run at once.
     if suite is PLUGINS and plugin.hardware.declares_numa:
         plugin.hardware.numa_nodes()
     runner = _Runner(
@@ -142,6 +143,8 @@ def run(
         limits or Limits(),
         seed,
         waivers or Waivers(()),
+        # The suite's kubelets need not survive a power failure. Without the flush of the checkpoint
+        # to the disk, an admission takes much less time.
         settings or Settings(durability="process"),
         on_verdict or (lambda verdict: None),
         reproduce or (lambda check: f"devicemanager check --only {check.id} --seed {seed} -- …"),
@@ -241,10 +244,12 @@ class _Runner:
                     self._learn_devices(self.suite.new_run(stage, self.resources, "start"))
         chosen = {each.id for each in rest}
         for id_, decided in self._decided.items():
+            # Otherwise a check that repeats one of these would wait forever.
             if id_ not in chosen:
                 decided.set()
         if self.plugin.needs_one_instance:
             jobs = 1
+        # These run after all others: their hooks would break devices that other lanes test.
         last = self._last(rest)
         others = [each for each in rest if each not in last]
         verdicts += self._in_parallel(list(self._lanes(others, stage, jobs)), jobs)
@@ -292,6 +297,7 @@ class _Runner:
         run.wait_devices()
         if not self._device_counts:
             counts = dict(run.device_counts())
+            # A check uses the first resource by default, so this resource should have devices.
             self.resources = tuple(sorted(self.resources, key=lambda name: not counts[name]))
             self._device_counts = counts
         self.why_unusable = printable(run.why_unusable())
@@ -360,6 +366,8 @@ class _Runner:
         for hook in check.hooks:
             if hook in self._failed_hooks:
                 return self._failed_hooks[hook]
+        # These waits end: lanes are taken in an order in which the other check has begun, and
+        # checks of ``_last`` are in no ``repeats``.
         for id_ in check.repeats:
             if id_ in self._decided:
                 self._decided[id_].wait()
@@ -380,6 +388,8 @@ class _Runner:
         taking = threading.Lock()
 
         def take() -> Lane | None:
+            # Finding a lane and removing it must be one step, or two workers could take the same
+            # one.
             with taking:
                 return take_lane(lanes, self._is_decided) if lanes else None
 
@@ -423,6 +433,8 @@ class _Runner:
         def lane() -> Iterator[Verdict]:
             try:
                 yield from run(checks, *more)
+            # Even after an exception: the other lanes would otherwise wait forever, and the run
+            # would not end.
             finally:
                 for check in checks:
                     self._decided[check.id].set()
@@ -452,6 +464,8 @@ class _Runner:
                         stage = None
                         continue
                 result = self._judge(check, self._new_run(check, stage))
+                # An earlier check may have broken the plugin, so the failure may not be this
+                # check's own.
                 if result.outcome in _BAD and is_used:
                     stage.close()
                     stage, failure = self._registered_stage()
@@ -569,6 +583,7 @@ class _Runner:
             [each for each in results if each.outcome in outcomes]
             for outcomes in (_BAD, (Outcome.PASS,))
         )
+        # A check that passes for one resource has passed, even if it does not apply to another one.
         [result, *_] = bad or passed or results
         if bad and len(subjects) > 1 and run.subject is not None and run.subject not in result.seen:
             result = attrs.evolve(result, seen=f"{run.subject}: {result.seen}")
@@ -592,6 +607,7 @@ class _Runner:
         except HookFailed as failed:
             # Several checks may run the same hook at the same time.
             outcome, seen = Outcome.ERROR, str(failed)
+            # setdefault is atomic, so exactly one of these checks reports the error.
             first = self._failed_hooks.setdefault(failed.hook, check.id)
             if first != check.id:
                 outcome, seen, cause = Outcome.SKIP, f"the hook {failed.hook} failed", first
@@ -621,6 +637,8 @@ class _Runner:
         # A plugin that restarts correctly, but with other devices, can be tested further.
         if outcome is Outcome.FAIL and (result.is_lost or check.family != self.suite.restarts):
             self._causes[check.id] = check.id
+        # Applied after the cause is stored, because checks that would repeat a waived failure are
+        # skipped, too.
         if outcome in (Outcome.FAIL, Outcome.WARN):
             outcome, seen = self.waivers.applied(check.id, outcome, seen)
         verdict = Verdict(
@@ -654,6 +672,7 @@ class _Runner:
         return completed
 
     def _publish(self, verdict: Verdict) -> None:
+        # Lanes run in parallel, and the callback of the user need not be thread-safe.
         with self._publishing:
             self.on_verdict(verdict)
 
@@ -685,9 +704,10 @@ def _error_text(error: Exception) -> str:
 
 
 def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
-    """Remove a lane from ``lanes`` and return it: the first lane that need not wait, or the first
-    of all lanes if every lane must wait.
+    """Remove the lane that should run next from ``lanes``, and return it. A lane has checks that
+    run one after another.
 
+    The next lane is the first one that need not wait, or the first of all if every lane must wait.
     A lane must wait if its first check follows a check without a verdict (``Check.follows``).
     ``is_decided`` returns True if the check with this ID has a verdict or is not part of the run.
     """
@@ -702,16 +722,16 @@ def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
 
 
 def in_order(checks: Sequence[Check]) -> list[Check]:
-    """Return ``checks`` in an order in which no check waits for a later check.
+    """Return ``checks`` in the order in which they should begin. No check waits for a later one.
 
-    The order is:
+    The order has four groups:
 
     1. Checks that other checks follow (``Check.follows``).
-    2. Checks that follow a check of group 1. They begin early, because a failure takes
-       long: many wait for a registration after a restart.
-    3. All checks that are not in another group.
+    2. Checks that follow a check of group 1. They begin early, because many of them wait for a
+       registration after a restart. If the plugin does not register, this takes long.
+    3. Checks that are in no other group.
     4. Checks that assume the result of a check outside ``checks`` (``Check.assumes``). They begin
-       late, because the other check may then have its verdict.
+       late, so that the other check has its verdict if possible.
     """
     by_id = {each.id: each for each in checks}
     awaited = {id_ for each in checks for id_ in each.follows}
@@ -734,8 +754,8 @@ def with_cause(verdict: Verdict, supposed: str, known: Mapping[str, Verdict]) ->
     ``verdict`` is the verdict so far. ``supposed`` is the ID of the other check. ``known`` has all
     verdicts by ID. The first case that applies decides:
 
-    1. The other check was not selected: the text of a skip refers to the other check. A failure or
-       warning does not change.
+    1. The other check was not selected: if the verdict is a skip, its text refers to the other
+       check. A failure or warning does not change.
     2. The other check has failed: the verdict becomes a skip, and its text refers to that check.
     3. The other check was skipped because of a third check: the verdict becomes a skip, and its
        text refers to the third check.

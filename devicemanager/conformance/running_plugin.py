@@ -43,7 +43,8 @@ class RunningPlugin:
     def __init__(
         self, under_test: PluginUnderTest, kubelet: MockKubelet, stop_seconds: float = 10.0
     ) -> None:
-        """``stop_seconds`` is the time from SIGTERM to SIGKILL if this object stops an instance."""
+        """Create the object without starting an instance. ``stop_seconds`` is the time from SIGTERM
+        to SIGKILL when an instance is stopped."""
         self.under_test = under_test
         self._stop_seconds = stop_seconds
         self.processes: list[PluginProcess] = []
@@ -115,6 +116,7 @@ class RunningPlugin:
     def close(self) -> None:
         """Stop all instances, and run the hook ``cleanup`` after stopping each instance."""
         values = self._values("")  # read before the stop, so that the hook gets the process ID
+        # Callbacks run in reverse order: each instance stops before its hook ``cleanup`` runs.
         with contextlib.ExitStack() as stack:
             for process in self.processes:
                 stack.callback(self.under_test.call, "cleanup", values)
@@ -129,6 +131,7 @@ class RunningPlugin:
         once if an earlier instance has ignored SIGTERM."""
         was_running = process.is_running
         if self.under_test.ignores_sigterm.is_set():
+            # With ``restart="always"``, the instance would otherwise come back after SIGKILL.
             process.stay_down()
             with contextlib.suppress(ProcessEnded):
                 process.send_signal(signal.SIGKILL)
@@ -156,8 +159,8 @@ class RunningPlugin:
 
     @property
     def has_crashed(self) -> bool:
-        """True if any instance of the plugin has exited. Use it only in checks that do not stop the
-        plugin."""
+        """True if any instance of the plugin has exited, even if it was started again. Use it only
+        in checks that do not stop the plugin."""
         return any(each.starts > 1 or not each.is_running for each in self.processes)
 
     @property
@@ -200,27 +203,30 @@ class RunningPlugin:
         return usage
 
     def listening_ports(self) -> list[str]:
-        """Return the TCP addresses on which the plugin listens. Raises Skipped if psutil is not
-        installed."""
+        """Return the TCP addresses on which the plugin listens, as ``address:port``. Raises Skipped
+        if psutil is not installed."""
         return list(_process_checks().listening_ports(self.process.pid))
 
     def begin_idle(self) -> None:
         """Begin the measurement for ``idle_cpu_share``."""
         self._idle_since = time.monotonic()
         self._idle_starts = self.process.starts
+        # Without psutil, the idle checks that do not read the CPU share still run.
         with contextlib.suppress(Skipped):
             self._idle_cpu = self._cpu_seconds()
             self._idle_threads = self._thread_times()
 
     @property
     def idle_cpu_share(self) -> float:
-        """Share of one CPU core that the plugin has needed since ``begin_idle``; 0 if it has exited
-        since. Raises Skipped if psutil is not installed.
+        """Share of one CPU core that the plugin has needed since ``begin_idle``, such as 0.01. The
+        share is 0 if the plugin has exited since then. Raises Skipped if psutil is not installed.
 
-        On a busy machine, the plugin gets less CPU time than it needs, because its threads wait for
-        a CPU core. Therefore the share of a thread is its CPU time divided by the time in which the
+        On a busy machine, threads wait for a CPU core, so the plugin gets less CPU time than it
+        needs. To correct this, each thread's CPU time is divided only by the time in which the
         thread did not wait for a core.
         """
+        # Read before the exit is checked. In the other order, the plugin could exit in between, and
+        # the times would be incomplete.
         used = self._cpu_seconds() - self._idle_cpu
         threads = self._thread_times()
         if not self.process.is_running or self.process.starts != self._idle_starts:
@@ -232,6 +238,7 @@ class RunningPlugin:
                 before = self._idle_threads[id_]
                 rest = seconds - (now.waited - before.waited)
                 needed += (now.cpu - before.cpu) / max(rest, seconds / _MOST_CORRECTION)
+        # Threads that began or ended in the meantime are only in the CPU time of the processes.
         return max(used / seconds, needed)
 
     def core_waits(self) -> Mapping[int, float]:

@@ -6,9 +6,10 @@ processes on it. Stages are independent, so checks on different stages can run i
 an interrupt: it must stop every plugin, run the hook ``cleanup`` and remove every directory,
 although other threads still run checks.
 
-The kubelet of a stage has quirk Q3, like real kubelets: the ListAndWatch stream of a replaced
-plugin stays open. Without Q3, check K11 would not end for a plugin that re-registers whenever its
-stream ends. K11 runs two instances, which would replace each other again and again.
+The kubelet of a stage has quirk Q3, a known bug of real kubelets: the ListAndWatch stream of a
+replaced plugin stays open. Check K11 needs this bug, because it runs two instances of the plugin.
+Without Q3, each registration would end the stream of the other instance. If the plugin re-registers
+whenever its stream ends, the instances would replace each other again and again.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Stage:
             if self._closed:
                 return
             self._closed = True
+        # Callbacks run in reverse order: the plugin stops first, while its kubelet still runs.
         with contextlib.ExitStack() as stack:  # close the kubelet even if the plugin raises
             stack.callback(self._clean_up)
             stack.callback(self.kubelet.close)
@@ -85,8 +87,8 @@ class Stages:
         self._closed = False
 
     def open(self, make: Callable[[], Stage]) -> Stage:
-        """Create a stage by calling ``make``, store it, and return it. Raises CheckError after
-        ``close``."""
+        """Call ``make`` to create a stage, and return the stage. ``close`` then closes it, too.
+        Raises CheckError if ``close`` was called before."""
         with self._lock:
             if self._closed:
                 raise CheckError("cannot start a check: the run was closed")
@@ -99,6 +101,8 @@ class Stages:
         """Close all stages, even those in use, and reject new ones. Thread-safe."""
         with self._lock:
             self._closed = True
+            # The stages are closed after the lock is released, because a plugin can take
+            # ``stop_seconds`` to exit. Threads that call ``open`` must not wait for this.
             stages = list(self._open)
         # ExitStack closes all stages, even if closing one raises an exception.
         with contextlib.ExitStack() as stack:

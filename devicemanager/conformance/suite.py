@@ -32,11 +32,11 @@ class Suite:
     """Title of each family of checks, by the letters with which the checks' IDs begin."""
     checks: Callable[[], Sequence[Check]]
     least: Mapping[Profile, Mapping[str, int]]
-    """Minimum number of checks of each family that must run to pass a profile, by profile and then
-    by the family's letters.
+    """For each profile, the minimum number of checks that must run in each family. The keys of the
+    inner mappings are the letters of families.
 
-    Skipped checks do not count. A good plugin reaches these numbers even without hooks, without
-    optional calls and with only one device.
+    With fewer checks, a plugin does not pass the profile. Skipped checks do not count. A good
+    plugin reaches the numbers even without hooks, without optional calls and with only one device.
     """
     stage: Callable[..., Stage]
     """Function that takes the arguments of the class ``Stage`` and returns a stage: a mock kubelet
@@ -47,7 +47,7 @@ class Suite:
 
     @property
     def heading(self) -> str:
-        """Heading of a report."""
+        """Heading of a report, such as ``Device plugin conformance``."""
         return f"{self.program[0].upper()}{self.program[1:]} conformance"
 
     @property

@@ -51,8 +51,9 @@ class SuiteRun(ABC):
     subject: str | None = None
     """Name of the resource that the check is about; None for the plugin's first resource."""
     disproved: set[str]
-    """IDs of the checks that have shown that a step fails, added by ``verifying``. Checks that need
-    the same step are then skipped (``assuming``). All checks of a report share the set."""
+    """IDs of the checks in which a step has failed. A step is the with block of ``verifying``.
+    Other checks that need the step are skipped (``assuming``). All checks of a report share the
+    set."""
 
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
         self.stage = stage
@@ -119,8 +120,8 @@ class SuiteRun(ABC):
         return f"{text}. It printed: {self.last_output}. {advice}" if advice else text
 
     def accepted_exit(self) -> str:
-        """Return a text for a check that passes although the plugin has exited. The check accepts
-        an exit with an error, because a supervisor then starts the plugin again."""
+        """Return the text of a check that passes although the plugin exited with an error. Such an
+        exit is accepted, because a supervisor then starts the plugin again."""
         return f"exits with an error, which is accepted: {self.plugin.exit_text()}"
 
     def step(self, text: str) -> None:
@@ -172,10 +173,10 @@ class SuiteRun(ABC):
 
     @abstractmethod
     def wait_devices(self) -> None:
-        """Wait until the plugin has reported all its devices. Return in any case after a time
-        limit.
+        """Wait until the plugin has reported all its devices. After a time limit, return even if
+        devices are missing.
 
-        The subclasses define how many devices these are, and the time limit.
+        The subclasses define the time limit, and when the devices are complete.
         """
 
     # -- actions -----------------------------------------------------------------------
@@ -191,6 +192,7 @@ class SuiteRun(ABC):
         ``after`` is a part of the text of errors, such as "its restart" in "the plugin exited after
         its restart".
         """
+        # The mark is taken before the start. A fast plugin could otherwise register before it.
         since = self.kubelet.mark()
         self.launch()
         self.wait_registered(since, self.limits.start_seconds, after)
@@ -226,6 +228,7 @@ class SuiteRun(ABC):
 
         Return a mark. A wait with this mark as ``since`` ignores all events before the restart.
         """
+        # The mark is taken before the restart. A fast plugin could otherwise register before it.
         since = self.kubelet.mark()
         self.step(RESTART)
         self.kubelet.restart()
@@ -255,8 +258,11 @@ class SuiteRun(ABC):
 
     @contextlib.contextmanager
     def verifying(self, id_: str) -> Iterator[None]:
-        """Run the with block as the step that check ``id_`` verifies. If the block raises Failed,
-        other checks that need this step are skipped when they call ``assuming(id_)``."""
+        """Return a context manager. Its with block is the step that check ``id_`` verifies.
+
+        If the block raises Failed, the step has failed. Other checks that need this step are then
+        skipped when they call ``assuming(id_)``.
+        """
         try:
             yield
         except Failed:
@@ -265,11 +271,12 @@ class SuiteRun(ABC):
 
     @contextlib.contextmanager
     def assuming(self, id_: str) -> Iterator[None]:
-        """Run the with block as a step that the running check needs. Raises Skipped if the step
-        fails, because another check, ``id_``, verifies this step and reports the failure.
+        """Return a context manager. Its with block is a step that the running check needs, and that
+        check ``id_`` verifies.
 
-        If the step has already failed in check ``id_``, raises Skipped without running the block.
-        Otherwise the running check would wait until a time limit.
+        If the block raises Failed, the context manager raises Skipped instead, because check
+        ``id_`` reports the failure. If the step has already failed in check ``id_``, it raises
+        Skipped without running the block. The block would only wait until its time limit.
         """
         if id_ in self.disproved:
             raise Skipped("would repeat a failure", cause=id_)
@@ -286,12 +293,12 @@ class SuiteRun(ABC):
         seconds: float,
         on_wait: Callable[[float], object] | None = None,
     ) -> float | None:
-        """Wait until ``condition`` is true. Return the seconds that this took, or None after
-        ``seconds``.
+        """Wait until ``condition`` is true. Return the seconds that this took; None if it took
+        longer than ``seconds``.
 
-        The time in which the plugin waits for a CPU core does not count: a limit is about the
-        plugin, not about the load of the machine. ``on_wait`` is called every few seconds with the
-        seconds since the wait began.
+        Time in which the plugin waits for a CPU core does not count, because a limit is about the
+        plugin, not about the load of the machine. After five times ``seconds``, the wait ends in
+        any case. ``on_wait`` is called every few seconds with the seconds since the wait began.
         """
         # Measured with the real clock: the plugin is a separate process, which no virtual clock can
         # control.
@@ -303,7 +310,9 @@ class SuiteRun(ABC):
             if waits is None and passed >= _FIRST_CORE_WAITS_SECONDS:
                 waits = self.plugin.core_waits()
             if passed > deadline:
+                # The threads are read only when the limit has passed, because this is expensive.
                 patience = seconds + self._without_core(waits)
+                # On a machine that stays busy, the deadline would otherwise move on forever.
                 deadline = min(patience, _MOST_PATIENCE * seconds)
                 if passed > deadline:
                     return None
@@ -351,10 +360,11 @@ class SuiteRun(ABC):
         time.sleep(seconds)
 
     def wait_recovered(self, since: Mark, after: str) -> float:
-        """Wait like ``wait_registered``, up to ``recover_seconds``. Return the seconds that this
-        took.
+        """Wait until every resource has registered, up to ``recover_seconds``. Return the seconds
+        that this took.
 
-        Raises Failed, or Warned if this took longer than ``recover_warn_seconds``.
+        Raises Failed as ``wait_registered`` does. Raises Warned if the registration took longer
+        than ``recover_warn_seconds``.
         """
         took = self.wait_registered(since, self.limits.recover_seconds, after)
         self.warn_if_slow(took, after)
@@ -374,8 +384,11 @@ class SuiteRun(ABC):
             )
 
     def until_registered(self, is_done: Callable[[], bool], seconds: float) -> float | None:
-        """Wait like ``until``. Every few seconds, notify the user that the plugin has not
-        registered yet."""
+        """Wait until ``is_done`` is true. Return the seconds that this took; None if it took longer
+        than ``seconds``, as in ``until``.
+
+        Every few seconds, notify the user that the plugin has not registered yet.
+        """
         has_advised = False
 
         def note(passed: float) -> None:
@@ -396,8 +409,8 @@ class SuiteRun(ABC):
         return self.until(is_done, seconds, note)
 
     def timed(self, call: Callable[[], object], what: str) -> float:
-        """Make a call and return the seconds it took. Raises Failed if the call fails; ``what``
-        names the call in the error."""
+        """Run the function ``call``, which calls the plugin, and return the seconds that it took.
+        Raises Failed if the call to the plugin fails; ``what`` names the call in the text."""
         begin = time.monotonic()
         try:
             call()

@@ -72,7 +72,10 @@ class Waivers:
 
     def applied(self, id_: str, outcome: Outcome, seen: str) -> tuple[Outcome, str]:
         """Apply the waiver of check ``id_`` to a failure or warning with the text ``seen``. Return
-        the new outcome and the new text; both are unchanged without a waiver."""
+        the new outcome and text.
+
+        Without a waiver, both are unchanged. With an expired waiver, the outcome is a failure.
+        """
         waiver = self._by_id.get(id_)
         if waiver is None:
             return outcome, seen

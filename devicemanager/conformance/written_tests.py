@@ -51,8 +51,8 @@ def written_tests(
 ) -> WrittenTests:
     """Return the tests for the failed checks of a report.
 
-    ``language`` is one of ``LANGUAGES``, and ``limits`` are those of the run. ``package`` is the
-    name of the package in Go.
+    ``language`` is one of ``LANGUAGES``. ``limits`` are the limits of the run that led to the
+    report. ``package`` is the name of the package in Go.
     """
     file = LANGUAGES[language]
     failed = report.of(Outcome.FAIL)
@@ -168,6 +168,7 @@ def _python(run: _Run) -> str:
     parts = [f'"""{_HEAD}"""\n\n{"".join(imports).rstrip()}\n\n', _python_plugin(run)]
     parts += [f"{_PYTHON_FIXTURE.format(options=_python_options(run))}{body}"] if own else []
     parts += [f"\n\n{_python_comments(others)}\n{call}"] if others else []
+    # If all tests run as checks, the file uses no name of pytest, and linters report the import.
     text = "".join(parts)
     return text if "pytest." in text else text.replace("import pytest\n\n", "")
 
@@ -215,6 +216,7 @@ def _python_call(run: _Run, others: Sequence[Verdict]) -> str:
     fields = {
         "env": dict(plugin.env),
         "at_node_paths": plugin.at_node_paths,
+        # A hook that is a function has no text that could be written.
         "hooks": {name: hook for name, hook in plugin.hooks.items() if isinstance(hook, str)},
         "restart": plugin.restart if plugin.restart != "never" else "",
         "resources": [*plugin.resources],
@@ -239,6 +241,8 @@ class _Call:
         self._name = name
         self._arguments = {key: value for key, value in arguments.items() if value is not None}
 
+    # A call without arguments is false, so that ``_python_call`` leaves out hardware that is not
+    # declared.
     def __bool__(self) -> bool:
         return bool(self._arguments)
 
@@ -379,6 +383,7 @@ def _go(run: _Run) -> str:
     parts += [_go_test(verdict, run.body(_GO[verdict.check.id])) for verdict in own]
     parts += [_go_test(verdict, _go_check(verdict)) for verdict in others]
     body = "".join(parts)
+    # Go does not compile a file with an unused import.
     used = [each for each in _GO_PACKAGES if f"{each.rpartition('/')[2]}." in body]
     imports = "".join(f"\t{_quoted(each)}\n" for each in used)
     return (
@@ -424,7 +429,7 @@ def _go_check(verdict: Verdict) -> str:
 @attrs.frozen
 class _Language:
     name: str
-    """Name of the file that contains the tests."""
+    """Name of the file with the tests, such as ``findings_test.go``."""
     render: Callable[[_Run], str]
 
 
@@ -432,7 +437,7 @@ LANGUAGES: Mapping[str, _Language] = {
     "python": _Language("test_findings.py", _python),
     "go": _Language("findings_test.go", _go),
 }
-"""Languages in which tests can be written, by name."""
+"""Languages in which tests can be written, by name: ``python`` and ``go``."""
 
 
 def package_in(directory: Path) -> str:

@@ -4,10 +4,10 @@ Inputs: HTTP requests on a unix socket that only its owner can open, and on TCP 
 Outputs: JSON, lines of JSON for events and calls, and an OpenAPI document. The package needs the
 extra ``control``. Kubelets and nodes work without it.
 
-Theory of operation. A table of operations (``operation``) is the source of everything: the
-routes of the server, the OpenAPI document, the requests of the client, and the actions of
-``devicemanager ctl``. ``operations`` has the table for one kubelet. ``nodes`` has the table for the
-nodes of a cluster. A request passes through three modules:
+Theory of operation. A table of operations is the source of everything: the routes of the server,
+the OpenAPI document, the requests of the client, and the actions of ``devicemanager ctl``. The
+module ``operation`` defines tables, ``operations`` has the table for one kubelet, and ``nodes`` has
+the table for the nodes of a cluster. A request passes through three modules:
 
 * ``router`` finds the operation and calls its function,
 * ``request`` reads and checks what arrives, within limits,

@@ -40,9 +40,9 @@ class Answer:
     ) -> None:
         """Create a response with the media type ``kind``.
 
-        The size of ``body`` is added to ``account``, which counts the bytes of the request and its
-        response. For a small body, ``account`` can be None: then nothing is counted. Raises
-        HttpError if the body exceeds the memory limit for all requests.
+        ``account`` counts the bytes of the request and of ``body`` toward the memory limit for all
+        requests. None, for a small body, counts nothing. Raises HttpError if ``body`` would exceed
+        the limit.
         """
         if account is not None:
             account.take(len(body))
@@ -73,8 +73,8 @@ def encoded(value: Any) -> bytes:
 
 
 def json_answer(status: HTTPStatus, body: bytes, account: Account) -> Answer:
-    """Return a JSON response. The size of its body is added to ``account``, which counts the bytes
-    of the request and its response. Raises HttpError if the body exceeds the memory limit."""
+    """Return a JSON response. ``account`` counts its body toward the memory limit for all requests.
+    Raises HttpError if the body would exceed the limit."""
     return Answer(status, "application/json", body, account)
 
 

@@ -189,10 +189,11 @@ class ServedApi:
         operation's path.
 
         If the operation defines a class for the request body, ``fields`` are the arguments of this
-        class. A field ``timeout`` is added to the timeout of this client, in seconds.
+        class. If they include ``timeout``, the client waits that many seconds longer for the
+        response.
 
-        If the operation defines no such class, ``fields`` are query parameters. Only ``body`` is
-        not: it is the request body as bytes.
+        If the operation defines no such class, the field ``body`` is the request body, as bytes.
+        All other fields are query parameters.
         """
         body = fields.pop("body", None)
         if isinstance(operation.body, type):
@@ -212,8 +213,8 @@ class ServedApi:
         timeout: float = 0.0,
     ) -> Any:
         """Call the operation with the operationId ``name``, and return its result. ``body`` is YAML
-        or JSON as bytes, or an instance of the operation's class in ``control.shapes``. ``timeout``
-        is in seconds, and is added to the timeout of this client."""
+        or JSON as bytes, or an instance of the operation's class in ``control.shapes``. The client
+        waits ``timeout`` seconds longer than usual for the response."""
         operation = self.table[name]
         target = operation.path
         for parameter, value in zip(operation.parameters, path, strict=True):
@@ -241,8 +242,9 @@ class ServedApi:
             ) from None
 
     def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]:
-        """Call an operation that returns a stream, and yield each of its lines decoded. Raises
-        ControlError if the connection breaks before the stream has ended."""
+        """Call the operation ``name``, which returns a stream. Yield each line as an object of the
+        operation's result type. Raises ControlError if the connection breaks before the end of the
+        stream."""
         operation = self.table[name]
         # While following, hours can pass between two entries.
         timeout = None if query.get("follow") else self.timeout

@@ -1,11 +1,11 @@
 """``MockKubeletClient``: a client with the methods of ``MockKubelet``, for a kubelet in another
 process.
 
-This module has every public method; most of them send one request. The module ``remote`` has the
-objects that need more than one request: events, calls, faults, the clock and the result of an
-admission.
+Most methods of the class send one request. Events, calls, faults, the clock and the result of an
+admission are objects with methods of their own, in the module ``remote``.
 
-Structured claims are requests for devices in the API ``devmgmtproto.k8s.io``. They are not DRA.
+Some methods concern structured claims: requests for devices in the API ``devmgmtproto.k8s.io``,
+which is not DRA.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MockKubeletClient"]
 
+# ``MockKubelet.wait_for`` has the same interval.
 _CHECK_SECONDS: Final = 0.25
 _SHOWN_EVENTS: Final = 20
 
@@ -101,14 +102,15 @@ class MockKubeletClient:
     ) -> Any:
         """Call an operation by its ``operationId`` in the OpenAPI document, and return its result.
         None if the operation has no result. ``body`` is YAML or JSON as bytes, or an instance of
-        the operation's class in ``control.shapes``. ``timeout`` is in seconds, and is added to the
-        timeout of this client."""
+        the operation's class in ``control.shapes``. The client waits ``timeout`` seconds longer
+        than usual for the response."""
         check_seconds(timeout)
         return self._api.ask(name, *path, query=query, body=body, timeout=timeout)
 
     def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]:
-        """Call an operation that returns a stream, by its ``operationId``, and yield each line.
-        Raises ControlError if the connection breaks before the stream has ended."""
+        """Call the operation with the ``operationId`` ``name``, which returns a stream. Yield each
+        line as an object of the operation's result type. Raises ControlError if the connection
+        breaks before the end of the stream."""
         return self._api.read(name, query)
 
     # -- node and paths --------------------------------------------------------------------
@@ -184,12 +186,13 @@ class MockKubeletClient:
         self._api.call(operations.reboot_node)
 
     def sources_ready(self) -> None:
-        """Declare that the kubelet knows all pods of the node. The devices of unknown pods become
-        free."""
+        """Tell the kubelet that it knows all pods of the node. It then frees the devices of pods
+        that it does not know."""
         self._api.call(operations.set_sources_ready)
 
     def check(self) -> None:
-        """Raise ControlError if a server thread of the kubelet has failed since the last check."""
+        """Raise ControlError if an error occurred on a server thread of the kubelet since the last
+        call of ``check``."""
         self._api.call(operations.check_servers)
 
     def close(self) -> None:
@@ -233,6 +236,7 @@ class MockKubeletClient:
         """Admit a pod and, if ``start`` is True, start its containers. Return the result.
 
         ``claims`` and ``reserve`` are as in ``MockKubelet.admit``."""
+        # A file is read here, because the server can run in another directory or container.
         body = manifest_text(manifest, claims)
         return RemoteAdmission(
             self._api.call(operations.admit_pod, body=body, start=start, reserve=reserve)
@@ -245,15 +249,15 @@ class MockKubeletClient:
             self._api.call(operations.delete_pods, uid=list(uids))
 
     def finish(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase:
-        """Let every app container of the pod terminate, and return the pod's phase. ``exit_codes``
-        is one exit code for all containers, or a mapping by container name."""
+        """Make every app container of the pod exit, and return the pod's phase. ``exit_codes`` is
+        one exit code for all containers, or a mapping by container name."""
         # msgspec encodes a dict, but not every other mapping.
         codes = exit_codes if isinstance(exit_codes, int) else dict(exit_codes)
         return self._api.call(operations.finish_pod, uid, exit_codes=codes).phase
 
     def resync(self, uid: str) -> None:
-        """Sync a pod now instead of at the kubelet's next periodic sync, to retry a failed prepare
-        or unprepare of its claims."""
+        """Sync a pod now, without waiting for the kubelet's next periodic sync. The sync retries a
+        failed prepare or unprepare of the pod's claims."""
         self._api.call(operations.resync_pod, uid)
 
     def start_container(self, uid: str, container: str) -> RunOptions:
@@ -274,7 +278,7 @@ class MockKubeletClient:
     def exit_container(
         self, uid: str, container: str, exit_code: int = 0, *, reason: str = ""
     ) -> ContainerStatus:
-        """Let a running container terminate, and return its status afterwards."""
+        """Make a running container exit, and return its new status."""
         found = self._api.call(
             operations.exit_container, uid, container, exit_code=exit_code, reason=reason
         )
@@ -300,9 +304,12 @@ class MockKubeletClient:
         containers: Sequence[Iterable[str]] | None = None,
         timeout: float = 10.0,
     ) -> tuple[ContainerSettings, ...]:
-        """Call Allocate of a plugin, for one container (``ids``) or several (``containers``), and
-        return the settings from the plugin for each container, such as mounts. ``timeout`` is in
-        seconds."""
+        """Call Allocate of a plugin. Return the plugin's settings for each container, such as
+        mounts.
+
+        ``ids`` are the device IDs for one container. For several containers, ``containers`` has the
+        device IDs of each one. ``timeout`` is in seconds.
+        """
         found = self._api.call(
             operations.call_allocate,
             resource=resource,
@@ -321,8 +328,8 @@ class MockKubeletClient:
         size: int,
         timeout: float = 10.0,
     ) -> tuple[tuple[str, ...], ...]:
-        """Call GetPreferredAllocation of a plugin, and return the preferred device IDs of each
-        container response. ``timeout`` is in seconds."""
+        """Call GetPreferredAllocation of a plugin for one container. Return the device IDs of each
+        container response that the plugin sends. ``timeout`` is in seconds."""
         found = self._api.call(
             operations.call_get_preferred_allocation,
             resource=resource,
@@ -354,7 +361,8 @@ class MockKubeletClient:
     ) -> dict[str, ClaimResult]:
         """Call NodePrepareResources of a driver, without a pod. Return its results by claim UID.
 
-        ``claims`` are names as ``NAMESPACE/NAME``. ``endpoint`` selects an instance of the driver.
+        ``claims`` are names as ``NAMESPACE/NAME``. ``endpoint`` is the socket path of an instance
+        of the driver; by default, the instance that the kubelet would call.
         """
         operation = operations.call_prepare_resources
         return self._api.call(
@@ -366,7 +374,8 @@ class MockKubeletClient:
     ) -> dict[str, ClaimResult]:
         """Call NodeUnprepareResources of a driver, without a pod. Return its results by claim UID.
 
-        ``claims`` are names as ``NAMESPACE/NAME``. ``endpoint`` selects an instance of the driver.
+        ``claims`` are names as ``NAMESPACE/NAME``. ``endpoint`` is the socket path of an instance
+        of the driver; by default, the instance that the kubelet would call.
         """
         operation = operations.call_unprepare_resources
         return self._api.call(
@@ -387,13 +396,14 @@ class MockKubeletClient:
         return {each.name: each.allocatable for each in self._resources()}
 
     def node_status(self) -> NodeStatus:
-        """Return capacity and allocatable devices by resource, as in the node's status."""
+        """Return the device counts in the node's status: ``capacity`` and ``allocatable``, each by
+        resource."""
         found = self._api.call(operations.get_node_status)
         return NodeStatus(found.capacity, found.allocatable)
 
     def plugins(self) -> tuple[PluginStatus, ...]:
-        """Return the plugin and the numbers of devices of each resource that the kubelet knows,
-        sorted by resource."""
+        """Return one status per resource that the kubelet knows, sorted by resource: its plugin and
+        its device counts."""
         return tuple(self._api.call(operations.list_plugins).items)
 
     def inventory(self) -> tuple[DeviceStatus, ...]:
@@ -420,11 +430,11 @@ class MockKubeletClient:
         return self._api.call(operations.get_pod, uid)
 
     def pods(self) -> dict[str, PodInfo]:
-        """Return the pods that the kubelet knows, except deleted ones, by UID."""
+        """Return a snapshot of each pod that is not deleted, by UID."""
         return {each.uid: each for each in self._api.call(operations.list_pods).items}
 
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
-        """Return the devices allocated to a pod: device IDs by resource, by container."""
+        """Return the devices allocated to a pod: container name → resource → device IDs."""
         return self._api.call(operations.get_pod_devices, uid).containers
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
@@ -435,6 +445,7 @@ class MockKubeletClient:
     def mark(self) -> Mark:
         """Return a mark that stands for this moment. A wait with this mark as ``since`` ignores
         earlier events and calls."""
+        # One response has both numbers, so they stand for nearly the same moment.
         node = self.node()
         return Mark(node.latest_event, node.latest_call)
 
@@ -452,8 +463,10 @@ class MockKubeletClient:
     def wait_for(
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
     ) -> None:
-        """Wait up to ``timeout`` seconds until ``condition()`` is true. It is checked again after
-        every event. Raises WaitTimeout with ``what`` in its text."""
+        """Wait until ``condition()`` is true. Call it after every event, and every 0.25 s.
+
+        Raises WaitTimeout after ``timeout`` seconds. ``what`` names the condition in its text.
+        """
         check_function(condition, "condition")
         check_seconds(timeout)
         end = time.monotonic() + timeout
@@ -490,8 +503,8 @@ class MockKubeletClient:
         Without ``kinds``, an event of any kind matches. Raises WaitTimeout.
 
         By default, only events after the start of the wait match. ``since`` is a mark or the number
-        of an event: all later events match, even if they came before the wait. ``after`` means the
-        same as ``since`` with a number, and is ignored if ``since`` is set.
+        of an event: all later events match, even those before the start of the wait. ``after`` is
+        another name for ``since`` with a number. If both are set, only ``since`` applies.
         """
         if since is not None:
             after = since.event if isinstance(since, Mark) else since
@@ -523,11 +536,11 @@ class MockKubeletClient:
         timeout: float = 10.0,
         **criteria: Unpack[CallCriteria],
     ) -> Call:
-        """Wait up to ``timeout`` seconds for the next call that meets all criteria, and return it
-        when it has ended. Raises WaitTimeout.
+        """Wait up to ``timeout`` seconds until a call that meets all criteria has ended, and return
+        the call. Raises WaitTimeout.
 
         By default, only calls that end after the start of the wait match. With the mark ``since``,
-        all calls that end after this mark match, even if they ended before the wait.
+        all calls that end after this mark match, even if they ended before the start of the wait.
         """
         from devicemanager.events.calls.matching import CallFilter
 
@@ -538,6 +551,7 @@ class MockKubeletClient:
         wanted: dict[str, Any] = {**criteria, "device_ids": None if ids is None else sorted(ids)}
         end = time.monotonic() + timeout
         while True:
+            # The bytes are needed, because a Call decodes its request and response from them.
             body = shapes.CallWait(
                 resource=resource, **wanted, since=since, bytes=True, timeout=timeout
             )
@@ -545,6 +559,7 @@ class MockKubeletClient:
             # A function cannot be sent to the server, so it is checked here.
             if where is None or where(call):
                 return call
+            # Continue after this call. An earlier mark would return the same call again.
             since, timeout = Mark(call.after_event, call.number), max(0.0, end - time.monotonic())
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.pods.admission import Admission
 
 EVENTS_DROPPED = "events-dropped"
-"""The kind of an event that stands for events that are no longer stored."""
+"""Kind of the placeholder event that readers get in place of events that are no longer stored."""
 CALLS_DROPPED = "dropped"
-"""The RPC name of a call that stands for calls that are no longer stored."""
+"""RPC name of the placeholder call that readers get in place of calls that are no longer stored."""
 
 
 def node(kubelet: MockKubelet) -> shapes.Node:
@@ -121,8 +121,8 @@ def event_from(shape: shapes.Event) -> Event:
 
 
 def events_dropped(count: int, last: int) -> shapes.Event:
-    """Return an event that stands for ``count`` events that are no longer stored. ``last`` is the
-    number of the last of these events."""
+    """Return a placeholder event, in place of ``count`` events that are no longer stored. ``last``
+    is the number of the last of these events."""
     return shapes.Event(
         number=last,
         time=0.0,
@@ -147,8 +147,8 @@ def call(given: Call, *, with_bytes: bool) -> shapes.Call:
 
 
 def call_from(shape: shapes.Call) -> Call:
-    """Return the ``Call`` that a JSON shape describes. The shape must contain the request as
-    bytes."""
+    """Return the ``Call`` that a JSON shape describes. The shape must have ``request_bytes``, from
+    which the ``Call`` decodes its request."""
     return Call(
         shape.number,
         shape.time,
@@ -179,8 +179,8 @@ def pending(given: CallInProgress) -> shapes.PendingCall:
 
 
 def calls_dropped(count: int, last: int) -> shapes.Call:
-    """Return a call that stands for ``count`` calls that are no longer stored. ``last`` is the
-    number of the last of these calls."""
+    """Return a placeholder call, in place of ``count`` calls that are no longer stored. ``last`` is
+    the number of the last of these calls."""
     # All other fields are null, so readers need no second type for this line.
     facts: dict[str, Any] = dict.fromkeys(shapes.Call.__struct_fields__)
     return shapes.Call(

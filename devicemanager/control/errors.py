@@ -69,8 +69,8 @@ NOT_FOUND: Final = "not-found"
 
 
 def problem_of(error: Exception, *, missing: bool = False) -> Problem:
-    """Return the ``Problem`` that describes an error to the client. ``missing`` is True if the
-    object that the request's path names does not exist."""
+    """Return the ``Problem`` that describes an error to the client. With ``missing``, a
+    RequestError becomes 404 Not Found: the object in the request's path does not exist."""
     if isinstance(error, HttpError):
         return _problem(error.status, error.reason, str(error))
     if isinstance(error, RpcError):

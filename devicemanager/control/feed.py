@@ -60,16 +60,16 @@ class Source(Generic[T]):
 
     latest: Callable[[], int]
     later: Callable[[int], Sequence[T]]
-    """Returns the stored entries whose number is larger than the argument, in order."""
+    """Function that returns the stored entries with numbers above its argument, in order."""
     subscribe: Callable[[Callable[[T], None]], Callable[[], None]]
     encode: Callable[[T], bytes]
     size: Callable[[T], int]
-    """Returns the approximate size of an entry in bytes."""
+    """Function that returns the approximate size of an entry in bytes."""
     dropped: Callable[[int, int], bytes]
-    """Returns the line that replaces missing entries. The arguments are their count and the number
-    of the last missing entry."""
+    """Function that returns the line in place of missing entries. Its arguments are the count of
+    these entries and the number of the last one."""
     kind: Callable[[T], str] = lambda _: ""
-    """Returns the kind of an event, or the RPC of a call."""
+    """Function that returns the kind of an event, or the RPC name of a call."""
 
 
 def event_source(events: EventStream) -> Source[Event]:
@@ -123,7 +123,8 @@ class _Waiter(Generic[T]):
 
 
 class Feed(Generic[T]):
-    """Lines of JSON from one source, for any number of readers on one event loop."""
+    """The events or calls of one source as lines of JSON, for any number of readers on one event
+    loop."""
 
     def __init__(self, source: Source[T], workers: CapacityLimiter | None = None) -> None:
         """Create a feed. Must be called on the event loop. ``workers`` limits the number of
@@ -150,7 +151,8 @@ class Feed(Generic[T]):
         self._waiters: dict[str, dict[_Waiter[T], None]] = {}
         """The waits in progress, by the kind of the entries that can end them."""
         self._notified = 0
-        """Number of the latest entry that was checked against the waits in progress."""
+        """Number of the latest processed entry. When an entry is processed, the waits that it ends
+        are woken."""
         # Set from the first entry of a burst until the loop runs, so that a burst wakes it once.
         self._is_waking = threading.Event()
 
@@ -167,11 +169,12 @@ class Feed(Generic[T]):
     async def lines(
         self, since: int, *, follow: bool, wanted: Callable[[Sequence[T]], Sequence[T]]
     ) -> AsyncGenerator[bytes]:
-        """Yield the entries with numbers above ``since`` as lines, several lines at a time.
-        ``wanted`` is called with batches of these entries, and returns those to send.
+        """Yield the entries with numbers above ``since`` as encoded lines, one line per entry. Each
+        yielded item has one or more lines. ``wanted`` gets a batch of entries and returns those to
+        send.
 
-        With ``follow``, continue with new entries until the feed closes. One line with a count
-        replaces entries that are no longer stored.
+        With ``follow``, continue with new entries until the feed closes. In place of entries that
+        are no longer stored, yield one line with their count.
         """
         with self._reading(), self._streaming():
             last = since
@@ -358,7 +361,7 @@ class Feed(Generic[T]):
 
 
 def feeds_of(events: EventStream, calls: CallLog, workers: CapacityLimiter) -> dict[str, Feed[Any]]:
-    """Return the feeds of a kubelet, by the names that operations use for them."""
+    """Return the feeds of a kubelet by name: ``events``, ``calls`` and ``calls-with-bytes``."""
     return {
         "events": Feed(event_source(events), workers),
         "calls": Feed(call_source(calls, with_bytes=False), workers),

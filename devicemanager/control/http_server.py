@@ -67,8 +67,8 @@ UPGRADED_SECONDS: Final = 4 * 3600.0
 default of the kubelet's ``streamingConnectionIdleTimeout``."""
 UPGRADE: Final = "devicemanager.upgrade"
 """Name of the ASGI extension that switches a connection to another protocol. The value of the
-extension is a function with two arguments: the headers of the response, and a function that creates
-an ``Upgraded`` for the connection's transport."""
+extension is a function with two arguments. The first one has the headers of the response. The
+second one is a function that gets the connection's transport and returns an ``Upgraded``."""
 _MOST_CONNECTIONS: Final = 2048
 _LEAST_CONNECTIONS: Final = 4
 _STOP_SECONDS: Final = 2
@@ -83,7 +83,7 @@ class HttpService(Protocol):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
     def close(self) -> None:
-        """End streams and waits, because the server stops."""
+        """End all streams and waits. The server calls this method when it stops."""
 
 
 class Upgraded(Protocol):
@@ -93,10 +93,10 @@ class Upgraded(Protocol):
         """Process bytes that the client has sent. Return True if these bytes complete a message."""
 
     def pause(self) -> None:
-        """Send nothing until ``resume`` is called, because the client has stopped reading."""
+        """Stop sending until ``resume`` is called, because the client has stopped reading."""
 
     def resume(self) -> None:
-        """Send again after ``pause``, because the client reads again."""
+        """Continue sending after ``pause``, because the client reads again."""
 
 
 @attrs.frozen
@@ -135,7 +135,7 @@ class Prepared:
 
     listeners: list[socket.socket]
     make: Callable[[], HttpService]
-    """Creates the service, on the server's event loop."""
+    """Function that creates the service. It is called on the server's event loop."""
     certificate: Certificate | None = None
     """The certificate for HTTPS; None for unencrypted HTTP."""
 

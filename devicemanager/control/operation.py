@@ -71,18 +71,19 @@ class Workers(Enum):
     """Group of worker threads. An operation waits for a free thread in its own group only."""
 
     QUICK = "quick"
-    """Operations that wait for no plugin: most of them show something, or set or clear faults."""
+    """Group for operations that do not wait for plugins. Most of them show something; some set or
+    clear faults."""
     ENDING = "ending"
-    """Operations that can end other operations in progress, for example the deletion of a pod while
-    its plugin hangs."""
+    """Group for operations that can end other operations in progress, such as the deletion of a pod
+    while its plugin hangs."""
     LONG = "long"
-    """Operations that call plugins, or wait for operations that call plugins."""
+    """Group for operations that call plugins, or that wait for such operations."""
 
 
 @attrs.frozen
 class Wait(Generic[T]):
-    """The result of an operation that waits for a condition. The router calls ``check`` until the
-    condition is met, or until ``timeout`` seconds have passed."""
+    """What an operation returns if its response must wait for a condition. The router calls
+    ``check`` until the condition is met, or until ``timeout`` seconds have passed."""
 
     feed: str
     """The name of the feed, "events" or "calls", whose entries make the router check again."""
@@ -91,10 +92,10 @@ class Wait(Generic[T]):
     """Returns the result if the condition is met; otherwise raises WaitTimeout. It runs on a worker
     thread and does not block."""
     kinds: frozenset[str] = frozenset()
-    """Kinds of entries that can make the check succeed; empty for all kinds."""
+    """Kinds of feed entries after which ``check`` can succeed; empty for all kinds."""
     may_end: Callable[[Any], bool] = lambda _: True
-    """Returns False for an entry that cannot make the check succeed, although its kind is in
-    ``kinds``. It runs on the event loop for every entry of these kinds, so it must be fast."""
+    """Takes a feed entry, and returns False if ``check`` cannot succeed after this entry. It is
+    called for each entry of the ``kinds``. It runs on the event loop, so it must be fast."""
     recheck: float | None = None
     """Seconds after which the router checks again even if the feed has no new entry. Needed if the
     condition can become true as time passes. None if the router checks only after new entries."""
@@ -102,7 +103,7 @@ class Wait(Generic[T]):
 
 @attrs.frozen
 class Stream(Generic[T]):
-    """The result of an operation whose response is lines of JSON."""
+    """What an operation returns if its response is lines of JSON, one for each event or call."""
 
     feed: str
     since: int
@@ -221,7 +222,8 @@ class OperationTable:
     """The operations of one control API, in the order of their definitions."""
 
     def __init__(self, title: str, description: str) -> None:
-        """Create an empty table. ``description`` is Markdown for the OpenAPI document."""
+        """Create a table without operations. The OpenAPI document shows ``title`` and
+        ``description``, which is Markdown."""
         self.title = title
         self.description = description
         self._by_name: dict[str, Operation[Any]] = {}
@@ -241,6 +243,7 @@ class OperationTable:
         """
         return self._adding("GET", path, members)
 
+    # Deletions can end operations that hang, so by default they do not share threads with them.
     def delete(self, path: str, members: str, workers: WorkersOf = Workers.ENDING) -> _Decorator:
         """Return a decorator that adds a function to the table as the operation ``DELETE path``.
         The method ``get`` documents ``members``."""
@@ -268,6 +271,8 @@ class OperationTable:
     ) -> _Decorator:
         def add(handler: Callable[..., T], /) -> Operation[T]:
             operation = Operation(handler, method, path, members, status, workers)
+            # The function's name then stands for the operation, which clients pass to
+            # ``ServedApi.call``. A type checker infers the type of the result from it.
             self._by_name[operation.name] = operation
             return operation
 

@@ -201,7 +201,7 @@ def apply_dra_objects(
 ) -> None:
     """Create or replace ResourceClaims, ResourceSlices, DeviceClasses and ResourceClaimTemplates.
 
-    If the kubelet has ResourceSlices, it allocates the claims of the pods that it admits.
+    If the kubelet has ResourceSlices, it allocates a pod's claims when it admits the pod.
     """
     # A text of one line would be read as the path of a file.
     kubelet.resource_claims.load(f"{body}\n", namespace=namespace)
@@ -386,7 +386,7 @@ def get_events(
         tuple[str, ...], Meta(description="only events of this kind; can be repeated")
     ] = (),
 ) -> Stream[shapes.Event]:
-    """Read events, one line of JSON per event. To resume, send the last number as `since`."""
+    """Read events as lines of JSON. To resume, set `since` to the number of the last event."""
     # Checked before the stream begins, because the status cannot change afterwards.
     known = {each.value for each in EventKind}
     for each in kind:
@@ -485,6 +485,7 @@ def _fault_workers(arguments: Mapping[str, Any]) -> Workers:
     A fault that is an action, such as a restart, calls plugins, so the request can take long.
     """
     body: shapes.SetFault = arguments["body"]
+    # An unknown kind is rejected immediately, so its request needs no thread for long operations.
     kind = KINDS.get((body.spec or body.kind).partition(":")[0].strip())
     return Workers.LONG if kind is not None and kind.is_action else Workers.QUICK
 
@@ -558,8 +559,10 @@ def wait_for_resource(kubelet: MockKubelet, body: shapes.ResourceWait) -> Wait[N
     return Wait(
         "events",
         body.timeout,
+        # A timeout of 0: the router waits between the checks, so that no worker thread is blocked.
         lambda: kubelet.wait_for_resource(body.resource, body.count, timeout=0),
         _DEVICES_CHANGE,
+        # Events without a resource, such as a start of the kubelet, concern all resources.
         lambda event: event.resource in (None, body.resource),
         # A grace period can be over although its timer has not fired yet.
         recheck=_RECHECK_SECONDS,
@@ -650,6 +653,7 @@ def get_checkpoint(kubelet: MockKubelet) -> dict[str, Any]:
     path = kubelet.checkpoint_path
     try:
         data = file.read(path)
+        # Decoded only to find invalid JSON, which must not become a part of the response.
         msgspec.json.decode(data)
     except file.CheckpointNotFound as error:
         raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, str(error)) from None

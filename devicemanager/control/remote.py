@@ -167,14 +167,15 @@ class RemoteClock:
 
 
 class RemoteResourceClaims:
-    """The objects of DRA in the memory of a kubelet in another process. ``ResourceClaims``
-    documents the methods."""
+    """The DRA objects that a kubelet in another process stores. ``ResourceClaims`` documents the
+    methods."""
 
     def __init__(self, api: ServedApi) -> None:
         self._api = api
 
     def get(self, namespace: str, name: str) -> JsonClaim | None:
         """Return a ResourceClaim; None if it does not exist."""
+        # The operation for one ResourceClaim returns a summary, not the object.
         for each in self.list():
             metadata = each["metadata"]
             if (metadata["namespace"], metadata["name"]) == (namespace, name):
@@ -199,6 +200,7 @@ class RemoteResourceClaims:
         if isinstance(source, str) and "\n" in source:
             body = source.encode()
         else:
+            # JSON is also YAML, so the objects can be documents of one YAML text.
             body = b"\n---\n".join(_json(each) for each in read_dra_objects(source))
         self._api.call(operations.apply_dra_objects, body=body, namespace=namespace)
 
@@ -245,10 +247,11 @@ class RemoteContainer:
 
     @property
     def claims(self) -> dict[str, tuple[str, ...]]:
-        """Devices of the claims that the container uses: claim name → devices as ``pool/device``.
+        """The devices of the container's claims, by claim name. A device has the form
+        ``pool/device``.
 
-        The claims are structured claims of the pod. If the pod has none, they are its
-        ResourceClaims.
+        If the pod has structured claims, the result contains only these. Otherwise it contains
+        the pod's ResourceClaims.
         """
         return {name: tuple(devices) for name, devices in self._shape.claims.items()}
 
@@ -266,8 +269,8 @@ class RemoteContainer:
         return self._shape.settings
 
     def oci(self) -> RemoteFragment:
-        """Return the settings as OCI configuration for a container runtime on the kubelet's host.
-        Raises RequestError if the settings cannot be converted."""
+        """Return the container's settings as part of an OCI configuration, for a container runtime
+        on the kubelet's host. Raises RequestError if the settings cannot be converted."""
         if self._shape.oci is None:
             raise RequestError(
                 self._shape.oci_error or f"container {self.name} has no OCI configuration"
@@ -281,7 +284,7 @@ class RemoteAdmission:
     def __init__(self, shape: shapes.Admission) -> None:
         """Internal: use ``MockKubeletClient.admit``."""
         self.shape = shape
-        """The response of the control API."""
+        """The response to the request that admitted the pod."""
 
     @property
     def uid(self) -> str:
@@ -337,6 +340,7 @@ class RemoteAdmission:
             raise Rejected(self.reason, self.message)
 
     def __bool__(self) -> bool:
+        # By default, the result of a rejected pod would also be true.
         raise TypeError("the result of an admission has no truth value: use .admitted")
 
 
@@ -365,8 +369,8 @@ def manifest_text(source: Source, claims: ClaimSources | None = None) -> bytes:
 
 
 def objects_text(source: ClaimSource) -> bytes:
-    """Return claims, pools or device classes of the API ``devmgmtproto.k8s.io`` as text for the
-    body of a request.
+    """Return objects of the API ``devmgmtproto.k8s.io`` as text for the body of a request. The
+    objects are claims, pools or device classes.
 
     Raises InvalidObject if ``source`` is a text or file with an invalid object.
     """

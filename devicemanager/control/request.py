@@ -1,8 +1,8 @@
 """Read the body and the arguments of a request, within limits, and check them.
 
 This is the second of the three modules that a request passes: router, request, answer. Limits keep
-one client from using all memory. They apply to the size of a body, to its time of arrival, and to
-the bytes of all requests and responses in progress together.
+one client from using all memory. They apply to the size of a body, to the time until it has
+arrived, and to the bytes of all requests and responses in progress together.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _IN_PROGRESS: Final = 128 << 20
 
 
 class Budget:
-    """The memory limit for all request and response bodies in progress together."""
+    """The memory limit for the bodies of all requests and responses that are in progress."""
 
     def __init__(self, limit: int = _IN_PROGRESS) -> None:
         self._limit = limit
@@ -53,8 +53,8 @@ class Budget:
 
     @contextlib.contextmanager
     def account(self) -> Iterator[Account]:
-        """Yield an account for the bytes of one request; they are released at the end of the with
-        block."""
+        """Yield an account for the bytes of one request. The end of the with block releases the
+        bytes."""
         account = Account(self)
         try:
             yield account
@@ -72,6 +72,7 @@ class Budget:
         self.used += count
 
 
+# An account counts what it has taken, so that the budget gets back exactly this if a request fails.
 class Account:
     """The bytes that one request and its response use."""
 
@@ -185,6 +186,7 @@ def decode_body(operation: Operation[Any], body: bytes) -> Any:
     if isinstance(operation.body, Text):
         return _text(body, operation.body)
     try:
+        # Without a body, all fields have their defaults.
         return typed_json.decode(body or b"{}", operation.body)
     except msgspec.ValidationError as error:
         raise _bad(f"body: {_where(error)}") from None

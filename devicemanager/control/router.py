@@ -48,7 +48,8 @@ __all__ = ["WORKERS", "HttpApplication", "OperationRouter"]
 WORKERS: Final = 16
 """Maximum number of threads in each group of ``operation.Workers`` except ``LONG``."""
 LONG_WORKERS: Final = 128
-"""Maximum number of threads that run long operations. A thread exists only while it is needed."""
+"""Maximum number of threads for the group ``Workers.LONG``. A thread exists only while it is
+needed."""
 
 _Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 

@@ -76,8 +76,9 @@ class ApiServer(HttpServerThread):
         return self._directory / _TOKEN_NAME
 
     def listen(self, stack: contextlib.ExitStack, also: TcpAddress | None = None) -> Opened:
-        """Internal: listen on the configured addresses, and on the TCP address ``also``. The live
-        web page uses ``also``, because one server then serves the page and this API.
+        """Internal: listen on the configured addresses and, if it is not None, on the TCP address
+        ``also``. The live web page passes its own address, so one server serves the page and this
+        API.
 
         Callbacks added to ``stack`` run when the server stops. Raises StartError.
         """

@@ -41,14 +41,15 @@ OfRpc = Annotated[str | None, Meta(description="restrict to this method, such as
 WithCode = Annotated[str | None, Meta(description="restrict to this status code, such as OK")]
 
 
+# The tag of a class. msgspec writes it into each response, and rejects a response with another tag.
 def schema(name: str) -> str:
-    """Return the value of the field ``schema`` for a shape, such as ``devicemanager.node/v1``."""
+    """Return the value of a response's field ``schema``, such as ``devicemanager.node/v1``."""
     return f"devicemanager.{name}/v1"
 
 
 class RpcStatus(Struct, kw_only=True, frozen=True):
-    """The gRPC status that a plugin returned, or that the kubelet set because there was no
-    response."""
+    """The gRPC status of a call: the plugin's status, or the kubelet's if the plugin did not
+    respond."""
 
     code: Annotated[str, Meta(description="the name of the code, such as NotFound")]
     message: str
@@ -117,7 +118,7 @@ class Resource(Struct, kw_only=True, frozen=True):
 
 
 class ResourceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("resources")):
-    """The known resources, sorted by name."""
+    """The resources that the kubelet knows, sorted by name."""
 
     items: list[Resource]
 
@@ -414,7 +415,7 @@ class Finish(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Delete(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The time within which the containers of a deleted pod must terminate."""
+    """The grace period with which a pod is deleted."""
 
     grace_period: Annotated[
         Annotated[float, Meta(le=1e9)] | None,
@@ -447,6 +448,7 @@ class GetPreferred(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
 
     resource: str
     available: Annotated[list[str], Meta(description="device IDs to choose from")]
+    # msgspec copies the empty list for each instance.
     must_include: Annotated[list[str], Meta(description="device IDs that must be included")] = []
     # Any int32 is accepted, even an invalid size, to test how plugins handle it.
     size: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1, description="number of devices to prefer")]

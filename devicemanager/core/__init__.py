@@ -5,7 +5,7 @@ devices a container gets, whether the topology policy admits a pod, what the pod
 node's status say. Nothing here performs I/O, makes an RPC, takes a lock, reads a clock,
 draws a random number or logs. Callers pass in facts and carry out the decisions.
 
-In:   device lists, pods, a time in seconds, the settings that select a kubelet's behaviour.
+In:   device lists, pods, a time in seconds, the settings that select a kubelet's behavior.
 Out:  values; a rejection (``rejection.Rejected``); requests for RPCs. The allocator is a
       generator and yields a request for each RPC that it needs.
 
@@ -14,7 +14,7 @@ Invariants:
 * The same input leads to the same output. All results are sorted, so runs can be compared.
 * ``ledger`` is the only source of truth for which container uses which device.
 * All containers of a pod get their devices, or none does.
-* The texts of the kubelet are data in ``messages`` and match the kubelet exactly.
+* The kubelet's messages are data in ``messages``, with exactly the kubelet's text.
 * Only the modules in ``versions`` compare kubelet versions.
 
 Code without side effects can run anywhere: behind gRPC, in replays of recorded scenarios and in

@@ -28,6 +28,7 @@ def of(numbers: Iterable[int]) -> int:
         for number in members:
             bits |= 1 << number
         return bits
+    # Set in place: ``1 << number`` would create an integer as long as the set for each member.
     octets = bytearray(max(members) // 8 + 1)
     for number in members:
         octets[number >> 3] |= 1 << (number & 7)

@@ -8,7 +8,7 @@ from devicemanager.core.api.deviceplugin import HEALTHY
 from devicemanager.core.ids import DeviceId
 
 WITHOUT_TOPOLOGY = -1
-"""The NUMA node under which devices without topology are recorded
+"""ID -1, which stands for the NUMA node of devices without topology
 (``nodeWithoutTopology``, pkg/kubelet/cm/devicemanager/manager.go, v1.32)."""
 
 

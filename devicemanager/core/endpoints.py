@@ -189,7 +189,7 @@ class Endpoints:
         return tuple(self._by_id.values())
 
     def is_connected(self, endpoint: EndpointId) -> bool:
-        """True if the endpoint is connected. Replaced and disconnected endpoints are not."""
+        """True if the endpoint is connected. A replaced endpoint does not count as connected."""
         return endpoint in self._by_id
 
     def connect(
@@ -217,7 +217,8 @@ class Endpoints:
     def resource_of(self, endpoint: EndpointId) -> ResourceName | None:
         """Return the resource of an endpoint; None if the endpoint disconnected or was replaced.
 
-        With quirk Q24, also return the resource of a replaced endpoint, whose lists then count.
+        With quirk Q24, the resource of a replaced endpoint is returned, too, because the kubelet
+        still accepts the lists of this endpoint.
         """
         current = self._by_id.get(endpoint)
         if current is not None:
@@ -264,7 +265,7 @@ class Endpoints:
     def disconnect(self, endpoint: EndpointId, now: float) -> Disconnection | None:
         """Remove an endpoint whose ListAndWatch stream ended at the time ``now``.
 
-        Returns the effects, or None if the endpoint was not connected.
+        Returns what changed for the resource, or None if the endpoint was not connected.
         """
         old = self._by_id.pop(endpoint, None)
         if old is None:

@@ -96,7 +96,7 @@ class Columns:
 
     @classmethod
     def of(cls, devices: Iterable[Device]) -> Columns:
-        """Create the lists from devices, in the given order."""
+        """Return columns with the given devices, in the given order."""
         rows = list(devices)
         return cls([d.id for d in rows], [d.health for d in rows], [d.numa for d in rows])
 
@@ -115,11 +115,12 @@ class DeviceList:
     unhealthy. They may be allocated, and the kubelet counts each of them twice."""
     reported: Columns | None = None
     """The ListAndWatch response from which the list was made. It is compared with the next
-    response. None for ``EMPTY``, and after the plugin has disconnected."""
+    response. None for the empty list ``EMPTY``, and after the plugin has disconnected."""
 
     @property
     def capacity(self) -> int:
-        """Number of devices in the node's capacity; devices in ``mixed`` count twice."""
+        """Number of devices in the node's capacity. A device that the plugin lists both as healthy
+        and as unhealthy counts twice."""
         # The kubelet adds the size of its set of healthy devices to that of its set of unhealthy
         # devices (``GetCapacity``, v1.36).
         return len(self.device_index.ids) + self.mixed.bit_count()
@@ -163,9 +164,10 @@ EMPTY = DeviceList(_number({}), (), 0)
 def device_list_from(columns: Columns, previous: DeviceList = EMPTY) -> DeviceList:
     """Return the device list for a ListAndWatch response.
 
-    The response can have several entries with the same ID. The device then has the health text and
-    the NUMA nodes of the last entry. But it may be allocated if any of the entries is healthy
-    (``genericDeviceUpdateCallback``, v1.36).
+    If several entries of the response have the same ID, the last of them decides the health text
+    and the NUMA nodes of the device. The device may be allocated if any of these entries is
+    healthy (``genericDeviceUpdateCallback``, v1.36).
+
     The result shares the numbering of ``previous`` if both have the same IDs and topology.
     """
     before = previous.reported

@@ -251,8 +251,7 @@ class Ledger:
     def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
         """Return a dict from pod UID to the set of devices in ``ids`` that the pod uses.
 
-        ``ids`` are IDs of devices of ``resource``. Pods that use none of them are left out.
-        For a health change with quirk Q8, the caller searches all resources for the IDs.
+        Only devices of ``resource`` are searched. Pods that use none of them are left out.
         """
         index = self._index.get(resource)
         found: dict[PodUid, set[DeviceId]] = {}
@@ -261,6 +260,8 @@ class Ledger:
         # Usually either few devices changed or few are in use: iterate over the smaller set.
         candidates = index.users.keys() & ids if len(ids) > len(index.users) else ids
         for id_ in candidates:
+            # Devices that no pod uses have no entry. With quirk Q8, ``ids`` can also be the IDs of
+            # another resource's devices.
             for pod in index.users.get(id_, ()):
                 found.setdefault(pod, set()).add(id_)
         found.pop(LEAKED, None)
@@ -374,8 +375,8 @@ class Ledger:
         """Undo the draft of an interrupted admission. Return True if devices of the draft were
         already allocated.
 
-        ``others`` are the drafts of all other admissions in progress. The interrupt may have
-        stopped an update of the ledger halfway, so ``recount`` is called with these drafts.
+        ``others`` are the drafts of all other admissions in progress. Their devices
+        stay in use.
         """
         pod = self._pods.get(draft.pod, {})
         had_entries = False
@@ -391,20 +392,24 @@ class Ledger:
             self._pods[draft.pod] = pod
         else:
             self._pods.pop(draft.pod, None)
+        # The interrupt may have stopped an update of the indexes halfway, so they are not updated
+        # but built again.
         self._close(draft)
         self.recount(others)
         return had_entries
 
     def recount(self, drafts: Iterable[Draft] = ()) -> None:
         """Compute from scratch which devices are in use: allocated devices, devices reserved in
-        ``drafts``, and leaked devices."""
+        ``drafts``, and devices that a failed admission leaked (quirk Q4)."""
         self._index = {}
         for pod, resource, ids in self._all_in_use(drafts):
             self._index.setdefault(resource, _Index()).add(pod, ids)
 
     def enter(self, draft: Draft) -> None:
-        """Allocate the devices of a draft to its pod. Call this after ``drop`` for a rejected pod:
-        with quirk Q31, such a pod keeps its devices."""
+        """Allocate the devices of a draft to its pod, although the pod is rejected (quirk Q31).
+
+        The caller must first free the reserved devices of the draft with ``drop``.
+        """
         self.restore(
             (draft.pod, container, resource, allocated)
             for container, by_resource in draft.allocated.items()

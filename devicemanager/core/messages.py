@@ -116,6 +116,7 @@ def go_printed(value: Any) -> str:
     """Return JSON data as Go's ``%+v`` prints it, such as ``map[a:[1 2] b:true]``."""
     match value:
         case dict():
+            # Go prints the keys of a map in sorted order.
             return f"map[{' '.join(f'{key}:{go_printed(value[key])}' for key in sorted(value))}]"
         case list() | tuple():
             return f"[{' '.join(map(go_printed, value))}]"

@@ -56,16 +56,18 @@ class Node:
         self._used: dict[ResourceName, int] = {}
 
     def place(self, pod: Pod, devices: Callable[[ResourceName], int | None]) -> None:
-        """Place a pod on the node if its requests fit; a pod that is already placed is not counted
+        """Place a pod on the node if its requests fit. A pod that is already placed is not counted
         twice.
 
+        ``devices`` is called with the name of a resource. It returns the number of allocatable
+        devices, or None if the node does not have the resource. Requests for a resource that the
+        node does not have are ignored (``removeMissingExtendedResources``, v1.32).
+
         Raises Rejected (``OutOf<resource>``) for the first resource that does not fit.
-        The function ``devices`` returns the number of allocatable devices of a resource, or None
-        if the node does not have the resource. Requests for such a resource are not checked
-        (``removeMissingExtendedResources``, v1.32).
         """
         requests = self._requests(pod)
         mine = self._pods.get(pod.uid, {})
+        # The check comes first: if it fails, the earlier requests of a placed pod stay counted.
         self._check(pod, mine, requests, devices)
         if mine:
             self.remove(pod.uid)
@@ -80,6 +82,8 @@ class Node:
         requests = pod_requests(pod, _REQUESTS)
         if self._pod_level_requests and pod.pod_level_requests:
             requests = {**requests, **pod.pod_level_requests}
+        # A dict keeps the place at which a key was first inserted, so the last part of the result
+        # appends only the resources that are not in ``_FIRST``.
         first = {name: requests[name] for name in _FIRST if name in requests}
         return {PODS: 1, **first, **requests}
 
@@ -101,6 +105,7 @@ class Node:
                     # only, so init containers' requests are compared with 0.
                     capacity, requested = 0, _of_init_containers(pod, resource)
             used = self._used.get(resource, 0) - mine.get(resource, 0)
+            # The rule for old kubelets above may have replaced ``requested`` with 0.
             if capacity is not None and 0 < requested > capacity - used:
                 message = messages.NODE_TOO_SMALL.format(
                     resource=resource, requested=requested, used=used, capacity=capacity
@@ -126,6 +131,8 @@ class Node:
 
     def recount(self) -> None:
         """Add up the requests of all pods again, after an interrupt stopped an admission."""
+        # The interrupt may have come between the updates of ``_pods`` and ``_used``, so the sums
+        # cannot be corrected step by step.
         self._used = {}
         for requests in self._pods.values():
             for resource, requested in requests.items():

@@ -60,8 +60,8 @@ class Container:
     container uses."""
     claim_requests: tuple[tuple[str, str], ...] = ()
     """``resources.claims`` in order, as pairs. The first item is the name of an entry of the pod's
-    ``spec.resourceClaims``. The second item is the request whose devices the container uses; empty
-    for all requests of the claim."""
+    ``spec.resourceClaims``. The second item is the request whose devices the container uses; an
+    empty name stands for all requests of the claim."""
     image: str = attrs.field(default="", eq=False)
     """The image, shown in the pod's status; no decision depends on it."""
     restart_policy: RestartPolicy | None = None
@@ -132,6 +132,7 @@ class Pod:
     def restarts_all(self, container: Container, exit_code: int) -> bool:
         """True if the kubelet restarts all containers of the pod after ``container`` has exited
         with this code (``FindMatchingContainerRestartRule``, pkg/api/v1/pod/util.go, v1.37)."""
+        # As in the kubelet, only the first rule that matches counts.
         for rule in container.restart_rules:
             if rule.matches(exit_code):
                 return rule.restarts_all
@@ -185,6 +186,7 @@ class Pod:
         called for them.
         """
 
+        # The node check reads requests, and the allocation of devices reads limits.
         def strip(amounts: Amounts, container: Container) -> Amounts:
             return {
                 name: amount
@@ -210,6 +212,8 @@ class Pod:
 
         Each item is a pair: the container, and True if it is an init container.
         """
+        # Ephemeral containers are left out: they have no resources, and are added after the
+        # admission.
         return chain(zip(self.init_containers, repeat(True)), zip(self.containers, repeat(False)))
 
 

@@ -50,8 +50,10 @@ def one_line(text: str) -> str:
 
 
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Return the first ``most`` texts, joined with ``separator``. If N more texts exist, the result
-    ends with ``and N more``."""
+    """Return the texts, joined with ``separator``, but at most ``most`` of them.
+
+    If N texts are left out, the result ends with ``and N more``.
+    """
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return separator.join(texts[:most]) + more
 

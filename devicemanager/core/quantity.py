@@ -29,6 +29,7 @@ BAD_SUFFIX = "unable to parse quantity's suffix"
 
 Format = Literal["DecimalSI", "BinarySI", "DecimalExponent"]
 
+# ``\Z``, because ``$`` would also match before a newline at the end.
 _FORMAT = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)\Z")
 _EXPONENT = re.compile(r"[eE]([-+]?[0-9]{1,18})\Z")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -36,6 +37,8 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _LONGEST = 300
+# A text has at most 300 digits. With an exponent beyond this limit, the absolute value of an amount
+# other than 0 is above ``LARGEST`` or is rounded to one nano-unit.
 _FARTHEST = 2 * _LONGEST
 
 
@@ -83,6 +86,7 @@ def _parsed(text: str) -> tuple[int, Format]:
     if not whole + fraction:
         raise ValueError(BAD_NUMBER)
     amount, format_ = _scaled(int(whole + fraction), len(fraction), suffix)
+    # The amount was rounded up. With the sign applied afterwards, it is rounded away from zero.
     return (-amount if sign == "-" else amount), format_
 
 
@@ -122,6 +126,7 @@ def canonical(nanos: int, format_: Format = "DecimalSI") -> str:
     number, exponent = _without_zeros(nanos)
     if format_ == "DecimalExponent":
         return f"{number}e{exponent}" if exponent else str(number)
+    # The largest decimal suffix is E (10**18). Larger exponents become zeros of the number.
     beyond = max(exponent - 18, 0)
     return f"{number * 10**beyond}{_DECIMAL_SUFFIX[exponent - beyond]}"
 
@@ -145,6 +150,7 @@ def _binary(units: int) -> str:
 
 
 def _ceil(numerator: int, denominator: int) -> int:
+    # Integers stay exact. ``math.ceil`` of a quotient would be wrong above 2**53.
     return -(-numerator // denominator)
 
 

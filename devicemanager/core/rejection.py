@@ -22,8 +22,8 @@ class Rejected(RequestError):
         self.cause: Exception | None = None
         """The error of a failed allocation; None for other rejections."""
         self.behaviour = ""
-        """Name of the field of ``devicemanager.core.versions.behaviour.Behaviour`` because of which
-        only some kubelet versions reject the pod. Empty if all versions reject it."""
+        """Name of the field of ``devicemanager.core.versions.behaviour.Behaviour`` that decides
+        whether a kubelet version rejects the pod. Empty if all versions reject it."""
         self.explanation: AdmissionExplanation | None = None
         self.undecided = False
         """True if the search for devices for the pod's claims stopped at a limit, so it is unknown

@@ -27,4 +27,4 @@ class Responses:
 
 
 NO_RESPONSES: Final = Responses()
-"""Responses with an empty log. Exec and port-forward are rejected."""
+"""Responses of containers that log nothing, and reject exec and port-forward."""

@@ -151,6 +151,8 @@ class _FirstValues(Generic[_V]):
         first, kept = self._values.setdefault(key, (resource, value))
         for (kind, mine), (_, other) in zip(self._facts(kept), self._facts(value), strict=True):
             if mine != other:
+                # Report only the first difference: if the host paths differ, the access modes
+                # belong to different files.
                 self._conflicts.append(Conflict(kind, key, first, mine, resource, other))
                 return
 
@@ -169,6 +171,7 @@ def merge(responses: Mapping[ResourceName, ContainerSettings]) -> RunOptions:
     """
     # The kubelet compares only host paths. Here, different permissions or read-only flags are
     # also conflicts, because the container does not get the dropped value.
+    # The kubelet iterates over a Go map, so its winner of a conflict is random. Here it is fixed.
     ordered = [(resource, responses[resource]) for resource in sorted(responses)]
     conflicts: list[Conflict] = []
     envs = _FirstValues[str](lambda value: (("env", value),), conflicts)
@@ -216,6 +219,7 @@ def _merge_interfaces(
             first = kept.get(interface.container_name) or moved.get(source)
             if first is None:
                 kept[interface.container_name] = moved[source] = (resource, interface)
+            # Two resources can return the same interface under the same name, which is no conflict.
             elif first[1] != interface:
                 conflicts.append(_interface_conflict(*first, resource, interface))
     return tuple(interface for _, (_, interface) in sorted(kept.items()))

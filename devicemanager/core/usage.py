@@ -32,9 +32,9 @@ class Amount:
 
     @classmethod
     def parse(cls, text: str) -> Amount:
-        """Parse a quantity such as ``250m`` or ``1Gi``, or a share of the request such as ``80%``.
+        """Parse a quantity such as ``250m`` or ``1Gi``, or a percentage such as ``80%``.
 
-        Raises ValueError for any other text.
+        A percentage is a share of the container's request. Raises ValueError for any other text.
         """
         is_share = text.endswith("%")
         try:
@@ -61,7 +61,7 @@ class Amount:
     def of(self, request: float) -> float:
         """Return the used amount in the unit of ``request``, such as cores or bytes.
 
-        ``request`` is the amount of which a share is computed, such as the container's request.
+        ``request`` is the amount that counts as 100 %, such as the container's request.
         """
         return self.value * request if self.is_share else self.value
 
@@ -97,8 +97,8 @@ _NONE: Final[Mapping[ContainerName, float]] = {}
 
 @attrs.frozen
 class PodUsage:
-    """Usage of a pod from the time ``since`` on, and the CPU time that its containers had used by
-    then."""
+    """Usage of a pod from the time ``since`` on, and the CPU time that its containers used before
+    ``since``."""
 
     usage: Usage
     since: float = 0.0
@@ -112,6 +112,8 @@ class PodUsage:
 
         ``started_at`` and ``now`` are in seconds since the epoch.
         """
+        # A container that started after ``since`` has a new counter, as after a restart on a real
+        # node.
         before = self.before.get(container.name, 0.0) if started_at <= self.since else 0.0
         return before + self.usage.cores(container) * max(0.0, now - max(started_at, self.since))
 
@@ -138,6 +140,7 @@ class CpuCounter:
     def update(self, cores: float, now: float) -> float:
         """Add the CPU time of ``cores`` cores since the last update, and return the total in
         seconds."""
+        # The system clock can be set back. Prometheus would take a lower counter for a restart.
         self.seconds += cores * max(0.0, now - self.updated)
         self.updated = max(now, self.updated)
         return self.seconds

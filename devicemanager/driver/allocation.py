@@ -24,6 +24,7 @@ def read_claim(found: _Object | None, namespace: str, name: str, uid: str, drive
     if found is None:
         raise ClaimError(f"claim {namespace}/{name} not found")
     metadata = found.get("metadata", {})
+    # The claim may have been deleted and created again with the same name.
     if metadata.get("uid") != uid:
         raise ClaimError(f"claim {namespace}/{name} got replaced")
     allocation = (found.get("status") or {}).get("allocation")
@@ -39,6 +40,7 @@ def read_claim(found: _Object | None, namespace: str, name: str, uid: str, drive
         devices=tuple(
             _device(result, configs)
             for result in devices.get("results") or ()
+            # A claim can have devices of several drivers, and the kubelet calls each of them.
             if result["driver"] == driver
         ),
         pod_claim_name=pod_claim,
@@ -60,12 +62,14 @@ _Config = tuple[tuple[str, ...], _Object]
 def _parameters(configs: Iterable[_Object], driver: str) -> Iterator[_Config]:
     """Yield the configurations for a driver, first from classes, then from claims."""
     ours = [config for config in configs if (config.get("opaque") or {}).get("driver") == driver]
+    # The sort is stable: the order within the classes and within the claim does not change.
     for config in sorted(ours, key=lambda config: config.get("source") != "FromClass"):
         yield tuple(config.get("requests") or ()), config["opaque"].get("parameters") or {}
 
 
 def _device(result: _Object, configs: Iterable[_Config]) -> AllocatedDevice:
     request = str(result["request"])
+    # A configuration for the request ``gpu`` also applies to its subrequest ``gpu/large``.
     names = {request, base_request(request)}
     return AllocatedDevice(
         request=request,

@@ -30,7 +30,7 @@ _CLAIM_SECONDS: Final = 20.0
 
 
 class ResourceApi:
-    """Requests of one driver on one node. Thread-safe.
+    """API client for the requests of one driver on one node. Thread-safe.
 
     Unless a docstring says otherwise, a method sends its request once and raises the errors of
     ``ApiClient.attempt``.
@@ -50,6 +50,8 @@ class ResourceApi:
         Raises NotFound if the server has none: before Kubernetes 1.32, or if the API is
         disabled.
         """
+        # Several threads start at once. Under the lock, only the first thread sends the requests.
+        # An error is not stored, because the API server may start after the driver.
         with self._choosing:
             if self._version is None:
                 self._version = self._choose()
@@ -59,10 +61,12 @@ class ResourceApi:
         *others, last = VERSIONS
         for version in others:
             try:
+                # Only the status code matters, so one item is enough.
                 self._client.attempt("GET", _slices(version), query={"limit": "1"})
             except NotFound:
                 continue
             return version
+        # Here NotFound is not caught: the server has none of the versions.
         self._client.attempt("GET", _slices(last), query={"limit": "1"})
         return last
 
@@ -166,6 +170,7 @@ def _from_v1(slice_: JsonObject, version: str) -> JsonObject:
 
 def _with_devices(slice_: JsonObject, version: str, devices: Any) -> JsonObject:
     spec = slice_["spec"]
+    # A slice with shared counters has no field ``devices``, and must not get an empty one.
     if "devices" in spec:
         spec = {**spec, "devices": list(devices)}
     return {

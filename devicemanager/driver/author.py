@@ -60,7 +60,9 @@ class Driver(ABC):
         """
 
     def unprepare(self, claim: Claim) -> None:  # noqa: B027 - a hook that many drivers leave empty
-        """Undo ``prepare``, even if it failed. The ResourceClaim may already be deleted.
+        """Undo ``prepare``. The framework calls this method even after ``prepare`` has failed.
+
+        The ResourceClaim may already be deleted.
 
         If this method raises, the pod stays in Terminating, and the kubelet retries.
         """

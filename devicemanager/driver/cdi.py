@@ -69,6 +69,7 @@ def _version(edits: Any) -> str:
         found += [_SINCE[key] for key in each if key in _SINCE]
         if any("hostPath" in node for node in each.get("deviceNodes", ())):
             found.append(_HOST_PATH_SINCE)
+    # As texts, these versions sort correctly because each part has only one digit.
     return max(found)
 
 
@@ -81,6 +82,8 @@ def container_edits(prepared: PreparedDevice) -> dict[str, Any]:
         "mounts": [_mount(each) for each in settings.mounts],
     }
     for key, values in prepared.edits.items():
+        # Lists extend the lists of the settings. Other fields, such as the object ``intelRdt``, can
+        # exist only once.
         made[key] = [*made.get(key, ()), *values] if isinstance(values, list) else values
     return {key: values for key, values in made.items() if values}
 
@@ -88,6 +91,7 @@ def container_edits(prepared: PreparedDevice) -> dict[str, Any]:
 def _device_node(device: DeviceSpec) -> dict[str, str]:
     node = {"path": device.container_path, "permissions": device.permissions}
     same = device.host_path == device.container_path
+    # Without ``hostPath``, the runtime uses ``path``. The field would require CDI version 0.5.0.
     return node if same else {**node, "hostPath": device.host_path}
 
 

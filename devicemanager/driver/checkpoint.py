@@ -58,6 +58,8 @@ class Entry:
 
 
 def _conflict(held: AllocatedDevice, wanted: AllocatedDevice) -> bool:
+    # Admin access is for monitoring and management. The scheduler grants it even for devices that
+    # other claims have.
     if held.admin_access or wanted.admin_access:
         return False
     shares = held.share_id and wanted.share_id and held.share_id != wanted.share_id
@@ -98,6 +100,8 @@ class Checkpoint:
 
     def _fresh(self) -> dict[str, Entry]:
         identity = FileIdentity.of(self._path)
+        # Each write replaces the file and so changes its identity. Only the first call and calls
+        # after a write by another instance have to parse the file.
         if identity != self._read:
             self._entries = self._load()
             self._read = identity
@@ -108,6 +112,8 @@ class Checkpoint:
             return _decoded(self._path.read_bytes())
         except FileNotFoundError:
             return {}
+        # Without this, every call would fail until someone deletes the damaged file. Other OSErrors
+        # are not caught: the file may be intact, and the next write would replace it.
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             aside = self._path.with_suffix(".corrupt")
             self._path.replace(aside)
@@ -120,6 +126,7 @@ class Checkpoint:
             "claims": {uid: attrs.asdict(entry) for uid, entry in sorted(entries.items())},
         }
         write_atomically(self._path, json.dumps(content).encode())
+        # Only after the write: if it fails, the next call must see the entries that the file has.
         self._entries, self._read = entries, FileIdentity.of(self._path)
 
 

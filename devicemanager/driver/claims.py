@@ -126,13 +126,15 @@ class ClaimService:
         """Unprepare claims whose ResourceClaim was deleted while the driver did not run.
 
         This is safe: a ResourceClaim that a pod uses cannot be deleted. Claims stay prepared if the
-        API server is unavailable. Raises ClaimError, after all claims were tried, if a claim cannot
-        be unprepared, or if a file cannot be read, written or locked.
+        API server is unavailable. Raises ClaimError if a claim cannot be unprepared; all other
+        claims are tried first. Also raises ClaimError if a file cannot be read, written or locked.
         """
         errors = []
         try:
             with self._lock.held():
                 entries = tuple(self._checkpoint.entries())
+            # The lock is not held during the requests to the API server, which can take 20 s each:
+            # the kubelet's calls would wait for the lock.
             for claim in [entry.claim for entry in entries if self._is_gone(entry.claim)]:
                 with self._lock.held():
                     try:
@@ -175,9 +177,12 @@ class ClaimService:
         if isinstance(claim, ClaimError):
             raise claim
         try:
+            # Read the entry again: since the lookup, another call may have prepared this claim.
             entry = self._checkpoint.entry(claim.uid)
             if entry is None or not self._is_current(entry):
                 entry = self._prepare_now(claim)
+            # Do this for a stored result, too: the driver can have crashed before it wrote the
+            # files.
             write_files({Path(path): text for path, text in entry.files.items()})
         except OSError as error:
             raise ClaimError(_file_error(error)) from error
@@ -185,9 +190,13 @@ class ClaimService:
 
     def _prepare_now(self, claim: Claim) -> Entry:
         for each in claim.devices:
+            # The scheduler works with a cache of the slices, so it can allocate a device that was
+            # removed.
             if self._published(each) is None:
                 raise ClaimError(f"device {each.pool}/{each.device} is not published")
         self._check_free(claim)
+        # Store the claim before the author's method changes a device. After a crash, this entry is
+        # the only sign that the claim must be unprepared.
         self._checkpoint.set(Entry(claim=claim, boot=self._boot))
 
         def prepare() -> Entry:
@@ -206,16 +215,21 @@ class ClaimService:
                 continue
             if not self._is_gone(entry.claim):
                 raise ClaimError(f"device {held[0].device} is in use by claim {entry.claim}")
+            # ``reclaim`` runs only at the start, so a claim that was deleted later is unprepared
+            # here.
             self._unprepare(entry.claim)
 
     def _is_gone(self, claim: Claim) -> bool:
         try:
             found = self._find(claim.namespace, claim.name)
+        # If the state is unknown, the claim counts as existing: its pod may still use the devices.
         except (ClusterError, ClientClosing):
             return False
         return found is None or found["metadata"]["uid"] != claim.uid
 
     def _result(self, claim: Claim, devices: Sequence[PreparedDevice]) -> Entry:
+        # The number makes the names unique: two shares of a device, or devices of two pools, can
+        # have the same device name.
         names = [
             f"{claim.uid}-{number}-{each.device.device}" for number, each in enumerate(devices)
         ]
@@ -260,6 +274,7 @@ class ClaimService:
             self._cdi.remove(claim.uid)
             if self._metadata is not None:
                 self._metadata.remove(claim)
+            # This comes last: if an earlier step fails, the kubelet's next call repeats all steps.
             self._checkpoint.remove(claim.uid)
         except OSError as error:
             raise ClaimError(_file_error(error)) from error
@@ -291,6 +306,7 @@ def _called(what: str, method: Callable[[], T]) -> T:
     """Call a method of the author. Raises ClaimError if the method raises any exception."""
     try:
         return call_hook(method)
+    # The author chose this message for the kubelet, so it gets no prefix and no traceback.
     except ClaimError:
         raise
     except Exception as error:

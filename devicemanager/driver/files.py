@@ -23,6 +23,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()
+            # Before the rename: otherwise a power failure could leave an empty file at the final
+            # path.
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:

@@ -86,8 +86,11 @@ class HealthReports:
             try:
                 self._publish(call_hook(lambda: tuple(self._check())))
             except Exception as error:
+                # No report is sent, so the kubelet sets each device to Unknown when its timeout has
+                # passed.
                 self._report(error, "health()")
             self._stopping.wait(self._interval)
+        # Open streams wait for the condition variable, and not for the event ``stopping``.
         self.wake()
 
     def _publish(self, devices: Iterable[DeviceHealth]) -> None:
@@ -97,12 +100,15 @@ class HealthReports:
             self._newest = report
             self._number += 1
             self._changed.notify_all()
+        # The callback below is called without the lock, so a slow callback cannot delay the
+        # streams.
         unhealthy = frozenset(
             (each.device.pool_name, each.device.device_name)
             for each in report.devices
             if each.health == _CODES["Unhealthy"]
         )
         if unhealthy != self.unhealthy:
+            # A new set replaces the old set, so other threads can read it without a lock.
             self.unhealthy = unhealthy
             self._call_changed()
 
@@ -117,6 +123,7 @@ class HealthReports:
         A slow client gets only the newest of several reports. In the first report, devices whose
         timeout has passed are Unknown.
         """
+        # The end of a call does not wake a thread that waits for the condition variable.
         context.add_callback(self.wake)
         seen = 0
 
@@ -129,6 +136,8 @@ class HealthReports:
                 if is_over() or self._newest is None:
                     return
                 first, seen, report = not seen, self._number, self._newest
+            # Only the first report can be old: ``health`` may have failed or hung since then. Later
+            # reports are sent as soon as they exist.
             yield without_old(report, time.time()) if first else report
 
 
@@ -146,5 +155,6 @@ def without_old(report: Report, now: float) -> Report:
             timeout = _DEFAULT_TIMEOUT
         if now - device.last_updated_time > timeout:
             copied.health = _CODES["Unknown"]
+            # The message describes the health that is no longer known.
             copied.message = ""
     return made

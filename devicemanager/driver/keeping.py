@@ -56,7 +56,9 @@ class SocketKeeper:
 
         The caller must first set the event ``stopping`` that it passed to the constructor.
         """
+        # The thread waits for the notifier, and not for the event ``stopping``.
         self._notifier.notify()
+        # Wait before the sockets are stopped: the thread could serve them again.
         if self._thread.is_alive():
             self._thread.join()
         self._watch.stop()
@@ -66,6 +68,7 @@ class SocketKeeper:
         repeat_step(self._step, self._notifier, self._stopping.is_set, self._cannot_serve)
 
     def _step(self) -> float:
+        # Watch before looking: a removal between these two lines then causes another step.
         self._watch.ensure()
         decision = decide(self._observe(), self._settings)
         if decision.step is Action.SERVE:

@@ -30,5 +30,7 @@ class CallLock:
     def held(self) -> Iterator[None]:
         """Hold the lock until the ``with`` block ends. Raises OSError."""
         with self._lock, self._path.open("w") as file:
+            # The lock belongs to the open file. It ends when the file is closed, even by the end of
+            # a killed process.
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

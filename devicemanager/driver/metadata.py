@@ -21,6 +21,7 @@ __all__ = ["MetadataFiles"]
 
 _API_VERSION = "metadata.resource.k8s.io/v1beta1"
 _CONTAINER_DIRECTORY = "/var/run/kubernetes.io/dra-device-attributes"
+# Mounts need no newer version, and old runtimes reject newer versions.
 _CDI_VERSION = "0.3.0"
 
 
@@ -102,6 +103,7 @@ class MetadataFiles:
 
     def remove(self, claim: Claim) -> None:
         """Remove the metadata files and CDI files of a claim, if they exist. Raises OSError."""
+        # Search by name: if the checkpoint was lost, the requests of the claim are unknown.
         for path in self._cdi_dir.glob(f"{self._driver}_metadata_{claim.uid}_*.json"):
             path.unlink(missing_ok=True)
         directory = self._claim_directory(claim)

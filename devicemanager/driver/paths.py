@@ -102,12 +102,15 @@ def _registration_names(driver: str, uid: str) -> list[str]:
     """Return the possible names of the registration socket, preferred first."""
     if not uid:
         return [f"{driver}-reg.sock"]
+    # A driver name with a UID can exceed the maximum length of a socket path. Digests are shorter,
+    # and still differ between the instances.
     short, both = _digest(uid, 8), _digest(f"{driver}\0{uid}", 16)
     return [f"{driver}-{uid}-reg.sock", f"{driver}-{short}-reg.sock", f"dra-{both}-reg.sock"]
 
 
 def _digest(text: str, size: int) -> str:
     raw = hashlib.sha256(text.encode()).digest()[:size]
+    # The standard alphabet of Base64 has a slash, which cannot be part of a file name.
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 

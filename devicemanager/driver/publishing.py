@@ -1,8 +1,8 @@
 """Publish a driver's devices as ResourceSlices, and repair them after changes by other clients.
 
 One thread compares the wanted slices with those of the API server, and sends the changes. It does
-this after each change of the author's resources, of the unhealthy devices or of a slice, and at
-least every 10 minutes. It lists the slices each time, so a missed event only causes a delay.
+this after each change of a slice, of the driver's devices or of their health, and at least every 10
+minutes. It lists the slices each time, so a missed event only causes a delay.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Report = Callable[[Exception, str], object]
 
 class SlicePublisher:
     """Publisher of one driver's slices on one node. It keeps the slices on the API server equal to
-    the author's resources."""
+    the devices that the driver provides."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class SlicePublisher:
         self._changed = Notifier()
         self._finished = Notifier()
         self._published: Resources | None = None
-        """Resources whose slices are all published."""
+        """The devices that were published last; None before the first success."""
         self._failures = 0
         self._owner: dict[str, Any] | None = None
         self._stored: dict[str, Spec] = {}
@@ -130,6 +130,7 @@ class SlicePublisher:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            # Read the count first: a change during the attempt then ends the wait immediately.
             seen = self._changed.count
             began = time.monotonic()
             pause = self._attempt()
@@ -139,6 +140,7 @@ class SlicePublisher:
     def _attempt(self) -> float:
         """Compare once and send the changes. Return the seconds until the next comparison."""
         resources = self._resources.newest
+        # The driver has not listed its devices yet. Slices of an earlier run stay until then.
         if resources is None:
             return _RESYNC
         try:
@@ -151,6 +153,7 @@ class SlicePublisher:
             }
             self._send(wanted)
         except ClientClosing:
+            # The driver stops, and the loop of the thread ends without a wait.
             return 0.0
         except Conflict:
             # Another client changed a slice first. Compare again.
@@ -158,8 +161,10 @@ class SlicePublisher:
         except (ApiError, ClusterError, ValueError) as error:
             self._report(error, "publishing ResourceSlices")
             self._failures += 1
+            # The exponent has a limit, because 2.0 ** 1024 raises OverflowError.
             return min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(self._failures - 1, 10))
         self._failures = 0
+        # These are the resources from before the requests. Newer ones may have arrived meanwhile.
         self._published = resources
         self._finished.notify()
         return _RESYNC
@@ -176,6 +181,7 @@ class SlicePublisher:
             self._api.delete(slice_)
 
     def _new(self, position: int, spec: Spec) -> Slice:
+        # Request the Node only for a new slice: the Node may be created after the driver starts.
         if self._owner is None:
             self._owner = self._api.owner()
         # As in the Go library: the order of devices in a pool is their priority.
@@ -187,6 +193,8 @@ class SlicePublisher:
 
     def _is_stored(self, wanted: Spec, existing: Spec) -> bool:
         wanted, existing = comparable(wanted), comparable(existing)
+        # Without the second comparison, a field that the server drops would cause a write each
+        # time.
         return wanted == existing or self._stored.get(_key(wanted)) == existing
 
     def _check(self, sent: Spec, stored: Slice) -> None:

@@ -63,6 +63,7 @@ class DriverServer:
             self._resources,
             self._stopping,
             self._report,
+            # A function, because ``_health`` does not exist yet: it needs ``_slices``.
             lambda: self._health.unhealthy if driver.taint_unhealthy else (),
         )
         self._health = HealthReports(
@@ -110,6 +111,8 @@ class DriverServer:
         self.paths.data_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._keeper.start()
         self._slices.start()
+        # Both can block for a long time, and the driver must serve stored claims even while the API
+        # server is unavailable.
         for target in (self._consume, self._reclaim):
             threading.Thread(target=target, name=f"driver {self.name}", daemon=True).start()
         if offers_health(self._driver):
@@ -123,6 +126,7 @@ class DriverServer:
         register again.
         """
         self._stopping.set()
+        # This ends the retries of requests, which otherwise take up to 20 s.
         self._client.close()
         self._health.wake()
         self._slices.notify()

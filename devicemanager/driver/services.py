@@ -63,7 +63,7 @@ class Services(Protocol):
         """Handle NodeUnprepareResources."""
 
     def watch_health(self, context: grpc.ServicerContext) -> Iterator[Report]:
-        """Handle NodeWatchResources: yield a report immediately, and after each change."""
+        """Handle NodeWatchResources: yield health reports until the call ends."""
 
 
 def add_services(services: Services, names: Collection[str], server: grpc.Server) -> None:
@@ -102,6 +102,8 @@ class _ClaimsV1beta1(dra_v1beta1_grpc.DRAPluginServicer):
         asked = _as(dra_v1.NodePrepareResourcesRequest, request)
         response = self._services.prepare_claims("v1beta1", asked.claims, context)
         for entry in response.claims.values():
+            # The messages of v1beta1 lack these fields. Otherwise they would be sent as unknown
+            # fields.
             entry.ClearField("permanent_error")
             for device in entry.devices:
                 device.ClearField("share_id")
@@ -133,4 +135,5 @@ class _HealthV1alpha1(drahealth_v1alpha1_grpc.DRAResourceHealthServicer):
 
 
 def _as(kind: type[Any], message: Any) -> Any:
+    # Fields have the same numbers in all versions, so the bytes are valid in each version.
     return kind.FromString(message.SerializeToString())

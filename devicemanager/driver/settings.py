@@ -59,6 +59,8 @@ class DriverSettings:
             self,
             node_name=self.node_name or _variable("NODE_NAME", socket.gethostname()),
             rolling_update=self.rolling_update or _variable("POD_UID", ""),
+            # The kubelet gets the path of the service socket, and the runtime gets the paths of
+            # metadata files. Both have another working directory.
             data_dir=Path(self.data_dir or Path(plugins, driver)).absolute(),
             registrar_dir=Path(self.registrar_dir or registrar).absolute(),
             cdi_dir=Path(self.cdi_dir or _variable("CDI_ROOT", CDI_DIRECTORY)).absolute(),

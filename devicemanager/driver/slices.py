@@ -45,6 +45,7 @@ Slice: TypeAlias = dict[str, Any]
 _Placed: TypeAlias = tuple[int, Spec]
 """A spec with its position in the pool."""
 
+# Limits of the API server's validation of ResourceSlices.
 _MOST_DEVICES: Final = 128
 _MOST_SPECIAL_DEVICES: Final = 64
 """Maximum number of devices in a slice if one has taints or consumes counters."""
@@ -77,6 +78,7 @@ def tainted(driver: str, name: str, pool: Pool, unhealthy: Container[tuple[str, 
     A device that has the maximum number of taints does not change.
     """
     taint = unhealthy_taint(driver)
+    # With one taint more than the maximum, the API server would reject the whole slice.
     devices = tuple(
         attrs.evolve(device, taints=(*device.taints, taint))
         if (name, device.name) in unhealthy and len(device.taints) < _MOST_TAINTS
@@ -93,6 +95,7 @@ def without_taint(driver: str, spec: Spec) -> Spec:
     def without(device: dict[str, Any]) -> dict[str, Any]:
         taints = [each for each in device.get("taints", ()) if each["key"] != key]
         rest = {name: value for name, value in device.items() if name != "taints"}
+        # No empty list: the result must equal the spec of a device that never had a taint.
         return {**rest, "taints": taints} if taints else rest
 
     if "devices" not in spec:
@@ -108,6 +111,7 @@ def specs(driver: str, node: str, name: str, pool: Pool) -> list[Spec]:
 
     Raises ValueError for a malformed quantity.
     """
+    # Sorted, so that equal pools lead to equal slices and not to a new generation.
     counters = [_counter_set(*each) for each in sorted(pool.counters.items())]
     # Counters get separate slices: since 1.35, API servers reject slices with counters and devices.
     contents: list[Spec] = [
@@ -217,7 +221,9 @@ def plan(
     ``wanted``: the specs of each pool, by pool name. ``equal`` is called with a wanted spec and the
     spec of an existing slice. It returns True if the slice need not change.
     """
+    # Pools of both sides: a new pool has no slices yet, and an old pool is no longer wanted.
     by_pool: dict[str, list[Slice]] = {name: [] for name in wanted}
+    # Sorted, so that the same slices lead to the same changes in any order.
     for slice_ in sorted(existing, key=lambda each: str(each["metadata"]["name"])):
         by_pool.setdefault(slice_["spec"]["pool"]["name"], []).append(slice_)
     changes = Changes()
@@ -234,15 +240,19 @@ def _plan_pool(
 ) -> None:
     """Add the changes of one pool."""
     generation = max(map(_generation, existing), default=1)
+    # Consumers ignore slices of older generations, so these are only left over.
     changes.deleted += [each for each in existing if _generation(each) < generation]
     current = [each for each in existing if _generation(each) == generation]
     kept, missing, surplus = _match(wanted, current, equal)
     count = len(wanted)
+    # A missing spec together with a surplus slice means that the pool's content changed.
     if all(_count(slice_) == count for _, slice_ in kept) and not (missing and surplus):
         # Another client deleted or copied a slice, but the pool itself is unchanged.
         changes.created += [(at, _numbered(spec, generation, count)) for at, spec in missing]
         changes.deleted += surplus
         return
+    # The kept slices are written, too: consumers ignore slices of the older generation. Surplus
+    # slices get new content, which saves one deletion and one creation for each.
     reused = [*kept, *zip(missing, surplus, strict=False)]
     changes.replaced += [
         {**slice_, "spec": _numbered(spec, generation + 1, count)} for (_, spec), slice_ in reused
@@ -267,6 +277,7 @@ def _match(
         if found is None:
             missing.append((at, spec))
         else:
+            # A slice serves only one spec: another client's copy of the slice is surplus.
             left.remove(found)
             kept.append(((at, spec), found))
     return kept, missing, left
@@ -286,7 +297,10 @@ def _numbered(spec: Spec, generation: int, count: int) -> Spec:
 
 
 def lost_fields(sent: Any, stored: Any, path: str = "spec") -> list[str]:
-    """Return the paths of fields that were sent but are missing in the stored value."""
+    """Return the paths of the fields in ``sent`` that are missing in ``stored``.
+
+    A path has the form ``spec.devices[0].taints``.
+    """
     if isinstance(sent, dict):
         if not isinstance(stored, dict):
             return [path]
@@ -302,4 +316,5 @@ def lost_fields(sent: Any, stored: Any, path: str = "spec") -> list[str]:
     return [path] if is_lost else []
 
 
+# Not None, because a stored value can be null.
 _NOTHING = object()

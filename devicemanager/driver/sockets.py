@@ -20,6 +20,7 @@ __all__ = ["DRA_PLUGIN", "DriverSockets"]
 DRA_PLUGIN = "DRAPlugin"
 """Plugin type that a driver reports to the kubelet's plugin watcher."""
 
+# Each open health stream and each hanging call occupies one worker.
 _WORKERS = 32
 _SERVICE, _REGISTRATION = "service", "registration"
 
@@ -64,6 +65,7 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
             # Serve the service socket first: the kubelet calls it right after the registration.
             self.start_service()
             self._serve(_REGISTRATION, self.registration_socket, self._add_registration)
+        # Also after Ctrl-C: a service socket without a registration socket must not stay.
         except BaseException:
             self.stop()
             raise
@@ -85,10 +87,12 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
 
         ``leave_sockets``: stop immediately and leave the files, like a driver that is killed.
         """
+        # Emptied at once, so that a repeated call has nothing to stop.
         served, self._served = self._served, {}
         # Stop the registration socket first, so that the kubelet makes no further calls.
         for socket in reversed(served.values()):
             if not leave_sockets:
+                # The file disappears before the server stops, so that no client connects to a dead socket.
                 socket.hide()
             socket.close(0 if leave_sockets else grace).wait()
 
@@ -103,6 +107,7 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
 
     def are_reachable(self) -> bool:
         """True if both socket files still belong to this instance."""
+        # A copy, because other threads can start or stop a server meanwhile.
         served = tuple(self._served.values())
         return len(served) == len((_SERVICE, _REGISTRATION)) and all(
             socket.is_reachable() for socket in served
@@ -112,8 +117,8 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
 
     @property
     def statuses(self) -> tuple[tuple[bool, str], ...]:
-        """The kubelet's registration statuses so far. Each is a pair: True if registered, and the
-        error text."""
+        """The registration statuses that the kubelet has sent, oldest first. Each is a pair: True
+        if the driver was registered, and the error text."""
         with self._changed:
             return tuple((each.plugin_registered, each.error) for each in self._statuses)
 
@@ -126,6 +131,7 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
             )
 
     def GetInfo(self, request: pr.InfoRequest, context: grpc.ServicerContext) -> pr.PluginInfo:
+        # The kubelet's plugin watcher repeats a failed GetInfo, so the driver can become ready later.
         if not self._ready():
             context.abort(grpc.StatusCode.UNAVAILABLE, "the driver is not ready yet")
         return pr.PluginInfo(

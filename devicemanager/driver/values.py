@@ -1,4 +1,4 @@
-"""Values that the methods of a driver's author take and return.
+"""Arguments and results of the methods that the author of a DRA driver writes.
 
 Most values that the API server would reject raise a ValueError that names the value. So authors see
 the error where they create the value. A malformed quantity is an error only when slices are
@@ -31,6 +31,7 @@ __all__ = [
     "Version",
 ]
 
+# Patterns and limits of the API server's validation of ResourceSlices.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SEMVER = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 _MAX_TEXT = 64
@@ -49,7 +50,7 @@ class Version:
 
 
 Attribute: TypeAlias = str | int | bool | Version
-"""Value of a device's attribute."""
+"""Value of a device's attribute: a string, an integer, a boolean or a semantic version."""
 
 Quantity: TypeAlias = str | int
 """Quantity as in Kubernetes, such as ``40Gi`` or 8."""
@@ -185,8 +186,8 @@ class AllocatedDevice:
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """ResourceClaim for one driver: its name, and those allocated devices that belong to the
-    driver."""
+    """Part of a ResourceClaim for one driver: the claim's name, and the driver's devices that are
+    allocated to the claim."""
 
     namespace: str
     name: str
@@ -200,6 +201,7 @@ class Claim:
 
 
 def _only_cdi(_instance: object, _attribute: object, settings: ContainerSettings) -> None:
+    # A DRA driver can pass settings to the container runtime only in CDI files.
     if settings.annotations or settings.typed_devices:
         raise ValueError(
             "invalid settings of a prepared device: CDI supports no annotations and no "
@@ -209,12 +211,12 @@ def _only_cdi(_instance: object, _attribute: object, settings: ContainerSettings
 
 @attrs.frozen
 class PreparedDevice:
-    """Device that is ready for containers, with their settings."""
+    """Device that is ready for containers, with the settings that the containers need."""
 
     device: AllocatedDevice
     settings: ContainerSettings = attrs.field(factory=ContainerSettings, validator=_only_cdi)
     edits: Mapping[str, Any] = attrs.field(factory=dict, kw_only=True)
-    """Further fields of ``containerEdits`` as in a CDI file, such as ``hooks``."""
+    """Fields of ``containerEdits`` in the CDI file, in addition to ``settings``, such as ``hooks``."""
     metadata: Mapping[str, Attribute] | None = attrs.field(default=None, kw_only=True)
     """Attributes for the device's metadata file. If None, the file has the attributes that the
     driver has published."""

@@ -117,9 +117,9 @@ class EventKind(StrEnum):
     POOL_PUBLISHED = "pool-published"
     """A driver published a pool of devices for structured claims."""
     CLAIM_ALLOCATED = "claim-allocated"
-    """Devices were allocated to a structured claim."""
+    """Devices were allocated to a structured claim (see ``EventKind``)."""
     CLAIM_RELEASED = "claim-released"
-    """A structured claim released its devices."""
+    """A structured claim (see ``EventKind``) released its devices."""
     CLAIM_DELETION_WAITS = "claim-deletion-waits"
     """The deletion of a structured claim waits for a pod that uses it."""
     CLAIM_DEVICE_GONE = "claim-device-gone"
@@ -128,7 +128,7 @@ class EventKind(StrEnum):
     """A pod refers to structured claims, but the node has no structured claims, device pools or
     device classes. The pod runs without its claims."""
     CLAIMS_LOADED = "claims-loaded"
-    """The file of structured claims was read at startup."""
+    """The file of structured claims (see ``EventKind``) was read at startup."""
     CLAIMS_FAILED = "claims-failed"
     """The file of structured claims could not be written, or a driver could not unprepare the
     devices of a claim."""

@@ -333,4 +333,5 @@ def _document(path: Path) -> Any:
         raise FaultError(f"{path}: {not_utf8(error)}") from error
     except ManifestError as error:
         raise FaultError(f"{path}: {error}") from error
+    # The caller rejects None like any other document that is not a list or a mapping.
     return documents[0] if len(documents) == 1 else None

@@ -73,6 +73,7 @@ def _number(value: Any) -> float:
     """Convert a value to a float. Return NaN, which every comparison rejects, if it is not a
     number."""
     try:
+        # In Python, True is the number 1, but as a duration or a probability it is a mistake.
         return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         return math.nan
@@ -112,6 +113,7 @@ def probability(value: Any) -> float:
 def text(value: Any) -> str:
     """Return an option's value unchanged if it is a text of one line. Raises ValueError for any
     other value."""
+    # Faults are written as lines, one fault on each.
     if not isinstance(value, str) or "\n" in value:
         raise ValueError("a text of one line")
     return value
@@ -120,6 +122,7 @@ def text(value: Any) -> str:
 def switch(value: Any) -> bool:
     """Convert ``true`` or ``false``, in upper or lower case, to a bool. Raises ValueError for any
     other value."""
+    # YAML and JSON give a bool, but a line gives text.
     words = {"true": True, "false": False}
     if str(value).lower() not in words:
         raise ValueError("true or false")

@@ -180,10 +180,12 @@ class FaultRegistry:
         """
         firing = []
         with self._lock:
+            # Read again under the lock: the caller has looked at ``armed`` without it.
             entries = self.armed.get(point, ())
             for entry in entries:
                 if entry.concerns(context) and entry.fires(context, self.seed):
                     firing.append(entry)
+            # A fault that has fired for the last time leaves ``armed``, so later calls skip the lock.
             if firing:
                 self._rearm()
         # Outside the lock: event callbacks can set and clear faults.
@@ -239,11 +241,12 @@ class FaultRegistry:
         with self._lock:
             self._is_stopping = True
             holds = [hold for entry in self._entries.values() for hold in entry.holds]
+        # Outside the lock, for the same reason as in ``clear``.
         for hold in holds:
             hold.release()
 
     def starting(self) -> None:
-        """Internal: allow delays again; called when the kubelet starts."""
+        """Internal: allow delays again after ``stopping``. Called when the kubelet starts."""
         self._is_stopping = False
 
 
@@ -289,8 +292,8 @@ class Fired:
 
 
 def first(fired: Iterable[Fired], *effects: Effect) -> Fired | None:
-    """Return the first fault in ``fired`` whose effect is in ``effects``; None if no fault has one
-    of these effects."""
+    """Return the first fault in ``fired`` that has one of the given effects; None if no fault has
+    one of them."""
     return next((fault for fault in fired if fault.effect in effects), None)
 
 
@@ -301,6 +304,7 @@ def as_fault(fault: FaultSource, options: Mapping[str, Any]) -> Fault:
     kind, ``options`` are the options of the fault. Raises FaultError for an invalid fault, and for
     options together with any other form.
     """
+    # Not at the top: a kubelet without faults does not load the table of kinds.
     from devicemanager.faults.fault import Fault, FaultError
 
     if isinstance(fault, Fault):

@@ -62,8 +62,8 @@ class Entry:
     seen: int = 0
     fired: int = 0
     matches: Counter[str | None] = attrs.field(factory=Counter)
-    """Mapping from resource names to numbers of matches; the sum of the numbers is ``seen``. The
-    key is None for matches without a resource."""
+    """Number of matches (see ``Fault``) for each resource. The key None counts the matches for no
+    resource. The sum of all numbers is ``seen``."""
     holds: set[Hold] = attrs.field(factory=set)
     prepared: Any = None
     """The data that ``Actions.prepare`` collected when the fault was set."""
@@ -78,6 +78,7 @@ class Entry:
         actual = context.resource, context.plugin, context.rpc
         if any(one not in (None, other) for one, other in zip(wanted, actual, strict=True)):
             return False
+        # Only a call has two phases: before the plugin receives it, and after the response.
         return fault.point is not InjectionPoint.CALL or fault.phase == context.phase
 
     def fires(self, context: FaultContext, seed: int) -> bool:
@@ -104,7 +105,7 @@ class Hold:
     """Delay of a call or a stream. ``release`` or ``cancel`` ends the delay. Thread-safe."""
 
     def __init__(self, ended: Callable[[Hold], None] | None = None) -> None:
-        """``ended`` is called with this object when ``release`` or ``cancel`` ends the delay."""
+        """When the delay ends, ``ended`` is called with this ``Hold`` as the argument."""
         self._ended = ended
         # Guards _callbacks and is_over.
         self._lock = threading.Lock()
@@ -113,7 +114,7 @@ class Hold:
         self._cancel: Cancel | None = None
 
     def start(self, clock: Clock, seconds: float | None) -> None:
-        """Schedule a call of ``release`` after ``seconds`` by ``clock``. If ``seconds`` is None,
+        """Start the delay. ``clock`` calls ``release`` after ``seconds``. If ``seconds`` is None,
         the delay lasts until ``release`` or ``cancel`` is called."""
         if seconds is not None:
             self._cancel = clock.call_at(clock.monotonic() + seconds, self.release)

@@ -44,6 +44,7 @@ def fleet_archive(fleet: Fleet) -> bytes:
         "parts": [attrs.asdict(part) for part in fleet.parts],
         "snapshots": dict(zip(snapshots, fleet.archives, strict=True)),
     }
+    # Not the current time, so that equal fleets lead to equal bytes.
     modified = calendar.timegm(time.strptime(fleet.taken, TIME))
     return pack({FORM.index: _json(index), **files, **snapshots}, modified, FORM)
 
@@ -113,6 +114,7 @@ def _defect(value: Any, plural: str) -> str:
 def _decoded(files: Mapping[str, bytes], name: str, source: str, kind: type) -> Any:
     try:
         found = json.loads(files[name])
+    # Deeply nested JSON raises RecursionError.
     except (ValueError, RecursionError) as error:
         raise FleetError(f"{source}: {name}: {error}") from None
     if not isinstance(found, kind):

@@ -51,6 +51,7 @@ def _collect(api: ApiClient, snapshots: Mapping[str, Snapshot]) -> Fleet:
     parts = []
     for plural in fields.KINDS:
         path, found, problem, absent = _read(api, KINDS[plural])
+        # Without the other kinds, which RBAC may forbid, the results are only less complete.
         if problem and plural in _REQUIRED:
             raise FleetError(f"cannot read {plural} from {api.url}: {problem}")
         objects[plural] = found
@@ -87,7 +88,9 @@ def _objects(api: ApiClient, path: str, kind: Kind, version: str) -> Iterator[Ob
         for found in page["items"]:
             stored: Any = found
             if kind.group == RESOURCE_GROUP:
+                # Converted, so that all later code knows only one version of the API.
                 stored = to_stored(kind, version, {**found, "apiVersion": version})
+            # Later code reads both fields of every object, but not every kind has them.
             yield {"spec": {}, "status": {}, **fields.kept(stored, wanted)}
 
 
@@ -101,6 +104,7 @@ def _archives(
         ]
         for each in nodes
     }
+    # Names of nodes come last, because they take precedence over host names.
     names |= {each["metadata"]["name"]: each["metadata"]["name"] for each in nodes}
     for file, snapshot in snapshots.items():
         if snapshot.node not in names:

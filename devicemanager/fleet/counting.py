@@ -81,7 +81,7 @@ def usage(fleet: Fleet, processes: int | None = None) -> Iterable[NodeUsage]:
 
 
 def usage_of(node: FleetNode) -> NodeUsage:
-    """Count the devices of one node, and find its problems."""
+    """Count the devices of one node, and find the problems of the node."""
     if node.archive is None:
         used, found = list(_from_api(node)), []
     else:
@@ -102,6 +102,7 @@ def _from_api(node: FleetNode) -> Iterator[Usage]:
     allocated = requested(device_pods(node))
     for name, capacity in sorted(devices_of(node, "capacity").items()):
         used = allocated.get(ResourceName(name), 0)
+        # Devices in use can be unhealthy, so the difference can be negative.
         free = max(healthy.get(name, 0) - used, 0)
         fits = tuple(free // size for size in SIZES)
         yield Usage(name, capacity, healthy.get(name, 0), used, free, fits)
@@ -117,6 +118,7 @@ def _from_snapshot(kubelet: KubeletOfNode) -> Iterator[Usage]:
         used = allocated.get(resource, set())
         healthy = [each for each in devices.values() if each.is_healthy]
         free = [each for each in healthy if each.id not in used]
+        # Without alignment, a division gives the same number without admitting any pod.
         fits = tuple(
             kubelet.room(resource, size, len(free) // size) if is_aligned else len(free) // size
             for size in SIZES
@@ -127,6 +129,7 @@ def _from_snapshot(kubelet: KubeletOfNode) -> Iterator[Usage]:
 def _problems(node: FleetNode) -> Iterator[NodeFinding]:
     conditions = {each.get("type"): each for each in node.object["status"].get("conditions") or ()}
     ready = conditions.get("Ready", {})
+    # The status can also be Unknown: the node controller sets it when a kubelet is silent.
     if ready.get("status", "True") != "True":
         text = f"the node is not ready: {ready.get('reason') or ready['status']}"
         yield NodeFinding(Severity.ERROR, "not-ready", text)

@@ -19,14 +19,14 @@ __all__ = ["KINDS", "kept", "problem"]
 
 @attrs.frozen
 class Whole:
-    """Description of a field whose whole value a fleet keeps. ``is_valid`` checks the type."""
+    """Description of a value that a fleet stores completely. ``is_valid`` checks the value's type."""
 
     expected: str
     is_valid: Callable[[Any], bool]
 
 
 Fields: TypeAlias = "Mapping[str, Fields] | Sequence[Fields] | Whole"
-"""Description of the fields to keep of a value.
+"""Description of the parts of a JSON value that a fleet stores.
 
 For an object, it is a mapping from field names to the ``Fields`` of their values. For a list, it
 is a list with one element: the ``Fields`` of every item. ``Whole`` keeps the whole value.
@@ -72,6 +72,7 @@ _EXTENDED_CLAIM: Fields = {
     "resourceClaimName": _STRING,
     "requestMappings": [_all(_STRING, "containerName", "resourceName", "requestName")],
 }
+# Without ``config``: the configuration of drivers can be secret.
 _DEVICES: Fields = _all(_ANY, "requests", "constraints")
 _CLAIM_SPEC: Fields = {"devices": _DEVICES}
 _ALLOCATION: Fields = {"devices": _all(_ANY, "results"), "nodeSelector": _ANY}
@@ -123,14 +124,16 @@ KINDS: Mapping[str, Mapping[str, Fields]] = {
     },
     "resourceclaimtemplates": {"metadata": _IDENTITY, "spec": {"spec": _CLAIM_SPEC}},
 }
-"""Mapping from the plural name of a kind, such as ``pods``, to the fields that its objects keep."""
+"""Mapping from the plural name of a kind, such as ``pods``, to the fields that a fleet stores."""
 
 
 def kept(value: Any, fields: Fields) -> Any:
-    """Return ``value`` reduced to the fields in ``fields``. Fields that are None are left out."""
+    """Return ``value`` with only the fields that ``fields`` describes. Fields that are None are left
+    out."""
     if isinstance(fields, Whole):
         return value
     if isinstance(fields, Mapping):
+        # A value of a wrong type is kept, so that ``problem`` can report it.
         if not isinstance(value, Mapping):
             return value
         return {
@@ -143,7 +146,8 @@ def kept(value: Any, fields: Fields) -> Any:
 
 
 def problem(value: Any, fields: Fields, at: str = "") -> str:
-    """Return a text about the first field of a wrong type; empty if all types are right."""
+    """Return an error text for the first field of ``value`` that has a wrong type; empty if all types
+    are right."""
     if isinstance(fields, Whole):
         return "" if fields.is_valid(value) else f"{at}: expected {fields.expected}"
     if isinstance(fields, Mapping):

@@ -59,6 +59,7 @@ class Candidate:
             parse(pod)
         except ManifestError as error:
             raise FleetError(str(error)) from None
+        # The given templates come last, because they replace templates of the same name.
         known = {_key(each): each for each in (*fleet.all("resourceclaimtemplates"), *templates)}
         return cls(
             pod,
@@ -115,6 +116,7 @@ def _fit_on(node: FleetNode, *, candidate: Candidate, replicas: int) -> NodeFit:
     kubelet = KubeletOfNode.of(node).kubelet_with_pods()
     claims = _Claims(candidate, Node.of(node.object))
     for number in range(replicas):
+        # Admission alone allocates the devices, so the containers need not start.
         admission = kubelet.admit(candidate.copy(number), start=False)
         if not admission.admitted:
             info = kubelet.pod(candidate.copy(number).uid)
@@ -155,6 +157,7 @@ class _Claims:
         wanted = self._candidate.claims
         if not wanted:
             return ""
+        # Earlier copies on this node hold their devices. Copies on other nodes do not count.
         in_use = InUse.of((*self._candidate.allocated, *self._given))
         try:
             results = self._allocator.allocate(wanted, self._node, in_use)
@@ -209,11 +212,13 @@ def quota(fleet: Fleet, candidate: Candidate) -> Iterator[tuple[str, str, int]]:
         spec, metadata = each["spec"], each["metadata"]
         if metadata.get("namespace") != pod.namespace:
             continue
+        # Scopes select pods, for example by priority class, which a fleet does not store.
         if spec.get("scopes") or spec.get("scopeSelector"):
             continue
         used = each["status"].get("used") or {}
         for key, hard in (spec.get("hard") or {}).items():
             if wanted := _wanted(pod, key):
+                # Negative if the quota was lowered after the pods were created.
                 left = _nanos(hard) - _nanos(used.get(key, "0"))
                 yield metadata["name"], key, max(left // wanted, 0)
 
@@ -224,8 +229,10 @@ def _wanted(pod: Pod, key: str) -> int:
         return NANOS
     kind, dot, name = key.partition(".")
     if not dot or kind not in ("requests", "limits"):
+        # A key without a prefix, such as ``cpu``, limits the requests.
         kind, name = "requests", key
     amount = {str(k): v for k, v in pod_requests(pod, attrgetter(kind)).items()}.get(name, 0)
+    # A pod's CPU is in millicores; all other amounts are in whole units.
     return amount * (NANOS_PER_MILLI if name == "cpu" else NANOS)
 
 

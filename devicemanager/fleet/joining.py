@@ -56,6 +56,7 @@ class FleetSpecs(NodeSpecs):
         ResourceSlices of each node. Raises FleetError for a node whose data cannot be used, and
         SnapshotError for an invalid snapshot.
         """
+        # One clock for all nodes, because each clock has a thread for its timers.
         clock = SystemClock()
         nodes = [KubeletOfNode.of(node) for node in fleet.nodes]
         drivers = _drivers(fleet)
@@ -92,6 +93,7 @@ class FleetSpecs(NodeSpecs):
         ]
         return attrs.evolve(
             options,
+            # Labels from the command line replace labels of the fleet's node.
             labels={**(node.object["metadata"].get("labels") or {}), **options.labels},
             taints=(*options.taints, *own),
             drivers=self.drivers_of.get(node.name, ()),
@@ -169,6 +171,7 @@ def _create(
     api: ApiClient, path: str, body: Mapping[str, Any], warn: Callable[[str], None]
 ) -> bool:
     try:
+        # The object exists already, such as the namespace ``default``.
         with contextlib.suppress(Conflict):
             api.request("POST", path, dict(body))
             return True
@@ -180,8 +183,10 @@ def _create(
 def _pod(pod: Object) -> dict[str, Any]:
     # A test cluster does not have the service accounts of the pods.
     spec = {**pod["spec"], "automountServiceAccountToken": False}
+    # For an extended resource that DRA provides, the scheduler itself creates the claim.
     if spec.get("resourceClaims") or pod["status"].get("extendedResourceClaimStatus"):
         spec |= _scheduled_to(spec.pop("nodeName"))
+    # Without the UID, because the API server gives each new pod its own.
     metadata = {name: pod["metadata"][name] for name in ("name", "namespace")}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

@@ -63,11 +63,12 @@ class KubeletOfNode:
         )
 
     def kubelet(self, settings: Settings) -> InMemoryKubelet:
-        """Return a new kubelet with the node's devices and the allocations of its checkpoint.
+        """Return a new kubelet with the node's devices.
 
-        The kubelet does not know the pods to which the devices are allocated.
+        The allocations come from the node's checkpoint. The kubelet starts without pods.
         """
         devices = {str(name): tuple(each.values()) for name, each in self.node.inventory().items()}
+        # This clock needs no thread, and the result does not depend on the time of day.
         return InMemoryKubelet(
             settings, devices, clock=ManualClock(), saved=self.node.saved, names=self.node.names
         )
@@ -88,6 +89,7 @@ class KubeletOfNode:
         Each pod requests ``size`` devices of the resource and nothing else.
         """
         kubelet = self.kubelet(self.settings())
+        # Admitted one by one: with alignment, the number of free devices does not tell how many fit.
         copies = _copies(resource, size, most)
         return next((n for n, pod in enumerate(copies) if not kubelet.admit(pod).admitted), most)
 
@@ -96,6 +98,7 @@ def native_amounts(node: FleetNode) -> Mapping[str, str]:
     """Return the allocatable CPU, memory and other resources of a node as quantities, without the
     resources of plugins."""
     allocatable = node.object["status"].get("allocatable") or {}
+    # Native resources, such as hugepages-2Mi, have no domain.
     return {name: text for name, text in allocatable.items() if "/" not in name}
 
 

@@ -16,7 +16,7 @@ from devicemanager.snapshot.model import Part
 __all__ = ["Fleet", "FleetError", "FleetNode", "Object"]
 
 Object: TypeAlias = Mapping[str, Any]
-"""Object of the Kubernetes API as JSON. It has only the fields that the module ``fields`` keeps."""
+"""API object, such as a Pod, as JSON. Fields that the module ``fields`` does not list are dropped."""
 
 _VERSION = re.compile(r"v?1\.\d+(\.\d+)?")
 _ENDED = ("Succeeded", "Failed")
@@ -90,12 +90,14 @@ class Fleet:
         """The nodes with their pods, sorted by node name."""
         pods: dict[str, list[Object]] = {}
         for pod in self.all("pods"):
+            # Pods without a node get an empty key, which no node looks up.
             pods.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
         return tuple(self._nodes(pods))
 
     def _nodes(self, pods: Mapping[str, list[Object]]) -> Iterator[FleetNode]:
         for node in sorted(self.all("nodes"), key=_name):
             name = _name(node)
+            # By age, as the kubelet sorts the pods that it admits after a restart.
             here = sorted(pods.get(name, ()), key=_age)
             yield FleetNode(node, tuple(here), self.archives.get(name))
 
@@ -106,4 +108,5 @@ def _name(value: Object) -> str:
 
 def _age(pod: Object) -> tuple[str, str, str]:
     metadata = pod["metadata"]
+    # API times have a resolution of one second, so the names decide between equal times.
     return metadata.get("creationTimestamp") or "", metadata.get("namespace", ""), metadata["name"]

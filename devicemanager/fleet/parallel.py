@@ -46,6 +46,7 @@ def _results(pool: ProcessPoolExecutor, results: Iterator[R]) -> Iterator[R]:
     try:
         yield from results
     finally:
+        # A caller can stop reading early; the remaining values are then not computed.
         pool.shutdown(cancel_futures=True)
 
 

@@ -74,6 +74,7 @@ def _rehearse_on(
             seed=seed,
             permuted=_PERMUTED,
         )
+    # A node that cannot be rehearsed must not end the rehearsal of the other nodes.
     except RequestError as error:
         return NodeRehearsal(node.name, None, str(error))
     return NodeRehearsal(node.name, attrs.evolve(result, node=node.name))

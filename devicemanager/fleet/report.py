@@ -58,8 +58,8 @@ class Total:
     """Numbers of pods that would fit if all free devices were on one node: one number for each pod
     size (number of devices) in ``SIZES``."""
     lost_to_alignment: tuple[int, ...]
-    """Numbers of pods that would fit in addition to ``fits`` without NUMA alignment: one number for
-    each pod size (number of devices) in ``SIZES``."""
+    """Numbers of further pods that would fit if NUMA alignment were ignored, minus ``fits``: one
+    number for each pod size (number of devices) in ``SIZES``."""
 
 
 def totals(nodes: Sequence[NodeUsage]) -> list[Total]:

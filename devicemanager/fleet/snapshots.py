@@ -48,6 +48,7 @@ def snapshot_of(node: FleetNode) -> Snapshot:
     archive.
     """
     if node.archive is not None:
+        # Not at the top: a fleet without snapshots does not need the reader of archives.
         from devicemanager.snapshot.reading import read_snapshot
 
         return read_snapshot(node.archive, f"snapshot of {node.name}")
@@ -63,6 +64,8 @@ def _made(node: FleetNode) -> Snapshot:
     stored = kubelet.stored_checkpoint()
     saved = attrs.evolve(
         stored or checkpoint.Checkpoint(None, {}),
+        # The API does not say which devices are unhealthy. Those with the highest IDs are assumed,
+        # because the pods hold the lowest IDs.
         registered_devices={
             name: tuple(each[: healthy.get(name, 0)]) for name, each in ids.items()
         },
@@ -128,6 +131,7 @@ def requested(pods: Iterator[Pod]) -> Mapping[ResourceName, int]:
     """Return the number of devices that pods request, by resource."""
     found: dict[ResourceName, int] = {}
     for pod in pods:
+        # The API server requires limits for extended resources, and requests equal to them.
         for name, amount in pod_requests(pod, lambda container: container.limits).items():
             if is_extended_resource_name(name):
                 found[name] = found.get(name, 0) + amount

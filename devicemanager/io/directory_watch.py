@@ -25,20 +25,19 @@ _PATIENCE = 0.5
 
 
 class FollowedDirectory(abc.ABC):
-    """A directory whose files are followed from ``start`` to ``stop``; a context manager.
+    """A directory whose files are read at the start and after each change; a context manager.
 
-    ``start`` scans the directory on the caller's thread. Later changes are handled on a thread of
-    this object.
+    ``start`` reads all files on the caller's thread. Until ``stop``, a separate thread handles each
+    change.
     """
 
     what: ClassVar[str]
     """The directory's purpose, for error texts and the name of the thread."""
     error: ClassVar[type[Exception]]
-    """Type of the exception for a directory that cannot be followed."""
+    """Type of the exception that ``start`` raises if the directory cannot be read or watched."""
 
     def __init__(self, directory: Path, report: Callable[[str], None]) -> None:
-        """Prepare to follow ``directory``; ``report`` is called with one-line messages for the
-        user."""
+        """``report`` is called with one-line messages for the user."""
         self.directory = directory
         self._report = report
         # Changes that the watch reported. The thread of the watch must not handle them, because
@@ -63,10 +62,10 @@ class FollowedDirectory(abc.ABC):
         """Release the resources of the subclass. ``stop`` calls this when the watch has ended."""
 
     def start(self) -> None:
-        """Scan the directory, then follow its changes.
+        """Read all files of the directory, then handle each change of a file.
 
         Raises an exception of the type in the class attribute ``error`` if the directory cannot be
-        followed.
+        read or watched.
         """
         check_directory(self.directory, self.what, self.error)
         # The watch starts before the scan, so that no change between them is lost.
@@ -86,7 +85,7 @@ class FollowedDirectory(abc.ABC):
             raise
 
     def stop(self) -> None:
-        """Stop following the directory. Idempotent."""
+        """Stop handling changes of the directory. Idempotent."""
         self._stopping.set()
         self._watch.stop()
         self._close()

@@ -36,10 +36,9 @@ def check_kubeconfig(path: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def client_errors() -> Iterator[list[str]]:
-    """Return a list to which the Kubernetes client's log messages are added, until the ``with``
-    block ends.
+    """Collect the Kubernetes client's error messages during a ``with`` block, in a list.
 
-    Only errors that this thread logs to the root logger are collected. A kubeconfig can name a
+    The list has only errors that this thread logs to the root logger. A kubeconfig can name a
     credential program in an ``exec`` entry. If the program fails, the client only logs the failure
     and continues without credentials. The list is the only way to detect this.
     """

@@ -53,9 +53,9 @@ _DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__
 
 
 def install() -> None:
-    """Install the import hook for packages that a project's modules of the same names hide.
+    """Install an import hook, with which this distribution always imports its own packages.
 
-    With the hook, the modules of this distribution import the distribution's own packages.
+    Without the hook, a module of the user's project could replace a package of the same name.
 
     Idempotent.
     """

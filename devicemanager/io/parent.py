@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent: int, status: int) -> None:
-    """Let the kernel kill this process when its parent ends.
+    """Make the kernel kill this process when its parent process ends.
 
     ``parent`` is the parent's process ID. If the parent has already ended, exit with ``status``.
     """

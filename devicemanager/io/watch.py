@@ -110,9 +110,10 @@ class ChangeKind(StrEnum):
 class Change:
     """A change of one file in a watched directory.
 
-    ``name`` is the file's name, and ``new_name`` its name after a move. If a file is moved into
-    or out of the directory, its name outside of the directory is empty. If the directory itself
-    is deleted, both names are empty.
+    ``name`` is the file's name. If the file was moved, ``name`` is the name before the move, and
+    ``new_name`` the name after it. ``name`` is empty for a file from another directory, and
+    ``new_name`` for a file that has left the directory. If the directory itself is deleted, both
+    names are empty.
     """
 
     kind: ChangeKind

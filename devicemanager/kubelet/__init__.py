@@ -11,8 +11,8 @@ and calls record everything that happens.
 Invariants:
 * A restart replaces the ``KubeletProcess``, with its device manager and servers; the
   ``MockKubelet`` stays the same. Starts and stops are serialized (``lifecycle``).
-* Decisions are made in ``devicemanager.core``, under the one lock of ``manager.state``; no
-  call, callback or file write happens while that lock is held.
+* ``devicemanager.core`` makes all decisions while one lock is held (``manager.state``). No call,
+  callback or file write happens while this lock is held.
 * Nothing is removed from a directory that other users could change (``directories``).
 * A start imports only what every kubelet needs; reports, manifests, claims and faults are
   loaded at first use (tests/kubelet/test_start_loads.py).

@@ -64,7 +64,7 @@ class DirectCalls:
         containers: Sequence[Iterable[str]] | None,
         timeout: float,
     ) -> tuple[ContainerSettings, ...]:
-        """Call Allocate and return the settings of each container response."""
+        """Call Allocate. Return one ``ContainerSettings`` for each container response."""
         # Not at the top: a start must not load the conversion of container settings.
         from devicemanager.kubelet.wire.settings import settings_from_message
 

@@ -77,7 +77,7 @@ class Directories:
 
     @property
     def claims_state_path(self) -> Path:
-        """File with the device allocations of the structured claims in ``MockKubelet.claims``."""
+        """File with the allocations of ``MockKubelet.claims``, the claims of devmgmtproto.k8s.io."""
         return self.root / CLAIMS_STATE_NAME
 
     @property
@@ -162,16 +162,17 @@ def _is_stale_kubelet_socket(socket: Path) -> bool:
 
 
 class OwnedDirectory:
-    """An open directory of this user that is not world-writable; a context manager that closes it.
+    """Open directory that this user owns and that is not world-writable; a context manager.
 
-    If an operation fails, the method raises StartError with one line that names the path.
+    Every method raises StartError if its operation fails. The error has one line and names the
+    path.
     """
 
     def __init__(self, path: Path, parent: OwnedDirectory | None = None) -> None:
         """Create the directory (mode 0750) if it is missing, and open it.
 
-        ``parent`` is the open parent directory; None to create all missing parents. Raises
-        StartError for a link, for a directory that is world-writable or belongs to another user,
+        ``parent`` is the open parent directory. If it is None, missing parent directories are
+        created, too. Raises StartError for a link, for a directory that is world-writable or belongs to another user,
         and for a directory in which this process cannot write. The group may have any permissions.
         """
         self.path = path
@@ -308,7 +309,7 @@ class TemporaryRoot:
     """
 
     def __init__(self, owner: object, *, in_memory: bool = False) -> None:
-        """Create the directory. ``in_memory`` prefers a file system in memory to ``/tmp``.
+        """Create the directory. With ``in_memory``, ``/dev/shm`` replaces ``/tmp`` if possible.
 
         Raises StartError if no directory can be created.
         """

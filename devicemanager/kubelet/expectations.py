@@ -47,7 +47,7 @@ def place(entry: Entry) -> Place:
 
 
 def is_later(entry: Entry, mark: Mark) -> bool:
-    """True if an event or call comes after ``mark``, a moment in the history of the kubelet."""
+    """True if the event happened or the call ended after the moment ``mark``."""
     return entry.number > (mark.event if isinstance(entry, Event) else mark.call)
 
 
@@ -146,7 +146,7 @@ class Expected:
         return fits and (self.where is None or self.where(entry))
 
     def matches_without_where(self, entry: Entry) -> bool:
-        """True if the event or call meets all criteria. False if ``where`` is one of them."""
+        """True if ``where`` is None and the event or call meets all criteria."""
         return self.where is None and self.matches(entry)
 
     def _matches_event(self, event: Event) -> bool:
@@ -183,8 +183,8 @@ Step = Expected | EventKind | str
 class Watch:
     """Collector of all events and calls after the moment ``since``; a context manager.
 
-    The collector first takes the stored events and calls, then all new events and calls. ``wake``
-    is called for every new event and call, on the thread that published it.
+    The collector starts with the stored events and calls, and adds each new event and call.
+    ``wake`` is called for every new event and call, on the thread that published it.
     """
 
     def __init__(
@@ -262,8 +262,8 @@ class Search:
     def advance(self) -> float | None:
         """Look for the missing events and calls, in order, among those collected so far.
 
-        Returns None if all are found. Otherwise returns the seconds that are left until the timeout
-        of ``current``, the first missing one.
+        Returns None if all are found. Otherwise returns the remaining seconds of the timeout of
+        ``current``, the first missing event or call.
         """
         while (wanted := self.current) is not None:
             # Search from the beginning: an entry with an earlier place may have arrived late.

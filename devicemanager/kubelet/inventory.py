@@ -40,8 +40,9 @@ class DeviceStatus:
     resource: str
     id: str
     health: Health
-    """Health of the device. It is ``Unhealthy`` also after the plugin has disconnected. It is
-    ``Unknown`` if the resource was removed, or if the resource's device list lacks the device."""
+    """Health of the device. After the plugin has disconnected, the health is ``Unhealthy``. It is
+    ``Unknown`` if the kubelet has removed the resource, or if the plugin does not advertise the
+    device any more."""
     numa_nodes: tuple[int, ...] | None
     """The device's NUMA nodes; None for a device without topology."""
     pod: str | None = None

@@ -41,8 +41,8 @@ class Lifecycle:
         new_process: Callable[[], KubeletProcess],
         started: Callable[[KubeletProcess], None],
     ) -> None:
-        """``new_process`` creates a ``KubeletProcess``. After a process has started, ``started`` is
-        called with it, before other threads can use it."""
+        """``new_process`` creates a ``KubeletProcess``. ``started`` is called with each started
+        process, before other threads can use the process."""
         self._events = events
         self._new_process = new_process
         self._started = started

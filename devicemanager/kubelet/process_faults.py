@@ -69,7 +69,7 @@ class FaultActions:
         return self._faults
 
     def equipment(self) -> FaultEquipment:
-        """Return the FaultEquipment of the kubelet process that is about to start."""
+        """Return the fault injection objects and settings for the next kubelet process."""
         keeps, self._keeps_sockets = self._keeps_sockets, False
         return FaultEquipment(self._faults, self._responses, self._pods_faults, keeps)
 

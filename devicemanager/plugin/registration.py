@@ -55,7 +55,10 @@ class RegistrationMode(Protocol):
         """
 
     def add_to(self, server: grpc.Server) -> None:
-        """Add the gRPC service that this mode needs to ``server``, before the server starts."""
+        """Add to ``server`` the gRPC service of this mode, if any.
+
+        Called before the server starts.
+        """
 
     def register(self, server: PluginServer, wait: Callable[[PendingResponse], bool]) -> bool:
         """Try to register once, and return True if the kubelet accepts.

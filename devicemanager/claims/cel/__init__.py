@@ -1,9 +1,9 @@
 """CEL expressions about one device: constraints of structured claims, and DRA selectors.
 
 In:  the text of an expression; the attributes of a device.
-Out: a compiled expression, with the names of the attributes that it reads. For a device, the
-     value of the expression: True if the device matches. An error if the expression cannot be
-     compiled, or if its evaluation fails.
+Out: a compiled expression, with the names of the attributes that it reads. The value of the
+     expression for a device is True if the device matches. Compilation and evaluation can raise an
+     error.
 
 ``v1alpha1`` compiles the constraints of structured claims, which are objects of the API
 ``devmgmtproto.k8s.io``, the prototype of DRA. ``dra`` compiles DRA selectors. Both use one engine

@@ -1,4 +1,4 @@
-"""Check the types of an expression, as Kubernetes does before it stores one.
+"""Check the types of a CEL expression, as the API server does before it stores the expression.
 
 In:  a syntax tree, and an ``Environment`` with variables and functions.
 Out: the same tree with a type in every node and overloads in every call; or the errors, with the
@@ -48,7 +48,10 @@ class Environment:
 
 
 def check(root: Node, environment: Environment) -> list[Issue]:
-    """Set the types and overloads in the nodes of a tree. Return the errors in source order."""
+    """Return the type errors in a syntax tree, in the order of their positions in the expression.
+
+    Also set the type of each node and the overloads of each call.
+    """
     checker = _Checker(environment)
     checker.visit(root)
     checker.finish()

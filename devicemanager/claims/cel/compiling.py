@@ -34,7 +34,7 @@ class Fault(Exception):
 
 @attrs.frozen(eq=False)
 class Compiled:
-    """Compiled expression."""
+    """Result of a compilation: the checked syntax tree, the program and the estimated cost."""
 
     root: Node
     program: running.Program

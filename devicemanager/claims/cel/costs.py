@@ -27,7 +27,7 @@ from devicemanager.claims.cel.values import (
 )
 
 TEXT = 0.1
-"""Cost units for reading one character."""
+"""Cost units for each character of a string that a function reads."""
 REGEX = 0.25
 """Cost units for one character of a regular expression."""
 LIST, MAP, MESSAGE = 10, 30, 40

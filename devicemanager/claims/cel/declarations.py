@@ -287,7 +287,10 @@ _LINE = re.compile(
 
 
 def declare(lines: str) -> Library:
-    """Return the functions that ``lines`` declare. Each line declares one overload."""
+    """Return the functions that ``lines`` declare. Each line declares one overload.
+
+    The form of a line is ``ID = function(parameters) result``. A method is ``<receiver>.function``.
+    """
     found: dict[str, list[Overload]] = {}
     for line in filter(None, lines.splitlines()):
         match = _LINE.fullmatch(line)

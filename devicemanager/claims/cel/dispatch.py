@@ -28,7 +28,8 @@ from devicemanager.claims.cel.values import (
 
 @attrs.frozen(eq=False)
 class Dialect:
-    """Functions, costs and comparison rules of one API and Kubernetes release."""
+    """Functions, costs and comparison rules for the expressions of one API in one Kubernetes
+    release."""
 
     library: Library
     implementations: Mapping[str, Implementation] = IMPLEMENTATIONS
@@ -38,7 +39,7 @@ class Dialect:
     equal: Callable[[Value, Value], bool | None] = equality
     order: Callable[[Value, Value], int] = compare
     ordered: tuple[type, ...] = COMPARABLE
-    """Python classes of the values that can be the left operand of ``<``."""
+    """Python classes of values that ``<`` accepts on its left side."""
 
 
 _PLAIN_ERRORS = frozenset({"contains", "startsWith", "endsWith"})
@@ -48,9 +49,9 @@ _LENIENT = frozenset({"flatten"})
 
 
 def implementation(call: Call, dialect: Dialect) -> Implementation:
-    """Return the function that runs a call.
+    """Return the function that implements a call.
 
-    The function accepts arguments of all types. It raises CelError if no overload accepts them.
+    The function raises CelError if no overload accepts its arguments.
     """
     name = call.function.removeprefix(".")
     found = operator(name, dialect.equal, dialect.order, dialect.ordered)

@@ -94,7 +94,7 @@ class Device:
 
     driver: str
     attributes: Mapping[str, Attribute] = attrs.field(factory=dict)
-    """Values by attribute name. A name without ``/`` belongs to the driver's domain."""
+    """Attributes by name. The domain of a name without ``/`` is the name of the driver."""
     capacity: Mapping[str, str] = attrs.field(factory=dict)
     """Quantities by capacity name."""
     allow_multiple_allocations: bool = False
@@ -104,14 +104,16 @@ class CelCompileError(ClaimsError):
     """Error for a selector that does not compile, or that this package does not support."""
 
     is_supported: bool = True
-    """True if Kubernetes rejects the expression, too; False if Kubernetes may accept it."""
+    """True if Kubernetes also rejects the expression. False if this package does not support the
+    expression, but Kubernetes may accept it."""
 
 
 class CelRuntimeError(ClaimsError):
     """Error for a selector whose evaluation fails for a device."""
 
     is_supported: bool = True
-    """True if Kubernetes fails, too; False if Kubernetes may return a result."""
+    """True if Kubernetes also fails. False if this package stopped the evaluation, but Kubernetes
+    may return a result."""
 
 
 @attrs.frozen(eq=False)
@@ -128,9 +130,10 @@ class _Expression:
     ``output_type`` is ``dyn`` or ``google.protobuf.Any``.
     """
     reads: frozenset[str] | None
-    """Names of the attributes and capacities that the expression can read, without domain.
+    """Names of the attributes and capacities that the expression can read. The names have no
+    domain.
 
-    None means all of them. ``projection`` uses the names to build a cache key.
+    None means all attributes and capacities. ``projection`` uses the names to build a cache key.
     """
     _compiled: Compiled = attrs.field(repr=False)
     _features: Features = attrs.field(repr=False)
@@ -176,14 +179,15 @@ class DraSelector(_Expression):
 class DerivedAttribute(_Expression):
     """Compiled CEL expression of a derived attribute (alpha in Kubernetes 1.37).
 
-    A request derives such an attribute from the other properties of a device.
+    A request in a claim can define derived attributes, each with an expression. The expression
+    computes the attribute's value from the properties of a device.
     """
 
     def value(self, device: Device, spend: Spend | None = None) -> Attribute:
         """Return the value of the derived attribute for a device. If the evaluation fails, raise
         CelRuntimeError with Kubernetes' message.
 
-        ``DraSelector.evaluate`` documents ``spend``.
+        ``spend`` is called with cost units, as in ``DraSelector.evaluate``.
         """
         return self._run(device, spend, _as_attribute)
 
@@ -216,9 +220,10 @@ def compile_selector(expression: str, *, features: Features = DEFAULT_FEATURES) 
 def compile_derived_attribute(
     expression: str, *, features: Features = DEFAULT_FEATURES
 ) -> DerivedAttribute:
-    """Compile a stored expression of a derived attribute (alpha in 1.37), as the scheduler does.
+    """Compile the expression of a derived attribute in a stored claim, as the scheduler does.
 
-    Raises CelCompileError with Kubernetes' message.
+    Derived attributes are alpha in Kubernetes 1.37. Raises CelCompileError with Kubernetes'
+    message.
     """
     return _found(DerivedAttribute, expression, features)
 
@@ -349,7 +354,10 @@ def _go_type(value: Value) -> str:
 
 
 def device_value(device: Device, features: Features) -> Map:
-    """Return the value of the variable ``device``. Raises CelError for a malformed attribute."""
+    """Return the value that the CEL variable ``device`` has for a device.
+
+    Raises CelError for an invalid attribute or capacity.
+    """
     attributes = _attribute_values(device, features)
     capacity = [(name, amounts.quantity(text)) for name, text in device.capacity.items()]
     return Map(

@@ -56,7 +56,8 @@ GO_CLASSES: dict[type, str] = {
 
 
 def checked_key(key: Value) -> Value:
-    """Return ``key`` unchanged. Raises CelError if ``value[key]`` allows no key of this type."""
+    """Return ``key`` unchanged. Raises CelError if its type is not allowed for list indexes and map
+    keys."""
     if type(key) not in (bool, int, UInt, float, str):
         raise CelError(f"invalid qualifier type: {GO_CLASSES[type(key)]}")
     return key
@@ -65,7 +66,7 @@ def checked_key(key: Value) -> Value:
 def select_from(value: Value, key: Value) -> Value:
     """Evaluate ``value[key]`` or ``value.key``. Raises CelError if the element does not exist.
 
-    If ``value`` is an optional value, return the result of ``select_optional``.
+    If ``value`` is an optional value, the result is an optional value, too (``select_optional``).
     """
     if type(value) is Optional:
         return select_optional(value, key)
@@ -112,11 +113,11 @@ def is_present(value: Value, field: str) -> bool:
 
 
 def present(found: tuple[Value, bool]) -> Value:
-    """Return the value of an element in a list or map literal.
+    """Return the value of one element of a list or map literal, or MISSING to omit the element.
 
-    ``found``: the evaluated element, and True if the literal marks the element as optional
-    (``?value``). Raises CelError if a marked element is not an optional value. If it is an empty
-    optional value, return MISSING.
+    ``found``: the evaluated element, and True if the literal marks it as optional (``?value``). A
+    marked element must be an optional value; otherwise CelError is raised. If this optional value
+    is empty, the element is omitted.
     """
     value, is_optional = found
     if not is_optional:
@@ -127,10 +128,11 @@ def present(found: tuple[Value, bool]) -> Value:
 
 
 def pairs(values: Value, with_keys: bool) -> Iterable[tuple[Value, Value]]:
-    """Return one pair for each iteration of a loop: the values of the loop's two variables.
+    """Return one pair for each iteration of a loop over the list or map ``values``.
 
-    ``with_keys``: True for macros with two variables, such as ``exists(i, v, …)``. Macros with one
-    variable use only the first value. Raises CelError if ``values`` is not a list or map.
+    The pair contains the values of the loop's two variables. ``with_keys``: True for macros with
+    two variables, such as ``exists(i, v, …)``. Macros with one variable use only the first value.
+    Raises CelError if ``values`` is not a list or map.
     """
     if type(values) is list:
         return enumerate(values) if with_keys else ((each, None) for each in list(values))

@@ -1,8 +1,8 @@
-"""Rules for the cost of calls, and for the size of their results, before evaluation.
+"""Estimate the cost of a function call, and the size of its result, before evaluation.
 
 In:  a call with the types and sizes of its arguments.
-Out: bounds of the cost of the call itself (without the cost of its arguments), and of the size of
-     its result.
+Out: lower and upper bounds of the cost of the call (without the cost of its arguments), and of the
+     size of its result.
 
 The rules are those of cel-go (checker/cost.go and ext, v0.26) and of Kubernetes
 (apiserver/pkg/cel/library/cost.go, v0.36).
@@ -26,8 +26,11 @@ _FORMAT_NAME = 64
 """Length of a format's name that the estimate assumes for ``==``."""
 
 Path = tuple[str, ...]
-"""Path from a variable to a value. Each part is the name of a field or one of these words:
-``@items`` and ``@indices`` for a list, ``@keys`` and ``@values`` for a map."""
+"""Path of a value: ``("device", "attributes", "@values")`` for ``device.attributes['d']``.
+
+The first part is a variable. Each other part is a field name, or a word for the contents of a list
+(``@items``, ``@indices``) or of a map (``@keys``, ``@values``).
+"""
 
 
 class Argument(NamedTuple):
@@ -45,15 +48,15 @@ class Argument(NamedTuple):
 
 
 class CallSizes(NamedTuple):
-    """A call with the types and sizes of its arguments: the input of a rule."""
+    """Input of a rule: a function call, with the types and sizes of its arguments."""
 
     function: str
     overload: str
     target: Argument | None
     args: Sequence[Argument]
     element: Callable[[Argument], Argument | None]
-    """Function that gets an argument, and returns the type and size of its elements. It returns
-    None if their type is unknown."""
+    """Function that returns the type and size of the elements of a list argument, or None if their
+    type is unknown."""
 
     @property
     def first(self) -> Range:
@@ -66,7 +69,7 @@ class Estimate(NamedTuple):
 
     cost: Range
     size: Range | None = None
-    """Size of the result; None if the rule does not limit this size."""
+    """Bounds of the result's size; None if the rule does not compute them."""
 
 
 Rule = Callable[[CallSizes], Estimate]

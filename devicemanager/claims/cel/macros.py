@@ -27,7 +27,10 @@ from devicemanager.claims.cel.syntax import (
 from devicemanager.claims.cel.values import Value
 
 SORT_INPUT = "@__sortBy_input__"
-"""Name of the variable for the list that ``sortBy`` sorts. Expressions cannot contain this name."""
+"""Name of the variable for the list to sort, in the expansion of ``sortBy``.
+
+Users cannot write this name in an expression.
+"""
 
 
 class _Fault(Exception):

@@ -1,6 +1,6 @@
 """Run a program within Kubernetes' cost limit.
 
-A program has one step (``steps``), which evaluates the whole expression.
+A program consists of one step (see the module ``steps``), which evaluates the whole expression.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bounds of sizes and costs, for the estimate of a cost (``estimate``)."""
+"""Bounds of sizes and costs, with which ``estimate`` computes the cost of an expression."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Sized:
     """Sizes of the elements of a list, or of the values of a map."""
     fields: Mapping[str, Sized] = attrs.field(factory=dict)
     has_uniform_values: bool = False
-    """True for a map whose values all have the sizes in ``element``."""
+    """True for a map if all its values have the sizes in ``element``."""
 
 
 class Range(NamedTuple):
@@ -34,15 +34,16 @@ class Range(NamedTuple):
     high: int
 
     def plus(self, other: Range) -> Range:
-        """Return the bounds of the sum of two numbers, given the bounds of each number."""
+        """Return the range of the sum of a number from this range and a number from ``other``."""
         return Range(capped(self.low + other.low), capped(self.high + other.high))
 
     def times(self, other: Range) -> Range:
-        """Return the bounds of the product of two numbers, given the bounds of each number."""
+        """Return the range of the product of a number from this range and a number from
+        ``other``."""
         return Range(capped(self.low * other.low), capped(self.high * other.high))
 
     def scaled(self, factor: float) -> Range:
-        """Return both bounds times ``factor``, rounded up."""
+        """Return the range with both bounds multiplied by ``factor`` and rounded up."""
         return Range(_scaled(self.low, factor), _scaled(self.high, factor))
 
     def joined(self, other: Range) -> Range:

@@ -78,7 +78,7 @@ def constant(value: Value) -> Step:
 
 
 def fold(step: Step) -> Value:
-    """Evaluate a step that reads no variables. Raises CelError if the evaluation fails."""
+    """Return the value of a step that reads no variables. Raises CelError if the step fails."""
     return step(Scope({}, Meter()))
 
 
@@ -302,10 +302,10 @@ def _not_a_list(value: Value) -> InternalError:
 
 
 def logic(terms: Sequence[Step], decisive: bool) -> Step:
-    """Evaluate ``&&`` if ``decisive`` is False, or ``||`` if it is True.
+    """Evaluate ``&&`` or ``||`` with any number of operands.
 
-    If a term has the value ``decisive``, the result is ``decisive``, and the errors of all other
-    terms are ignored.
+    ``decisive``: the value that decides the result: False for ``&&``, True for ``||``. If an
+    operand has this value, the result is this value, and errors of other operands are ignored.
     """
 
     def run(scope: Scope) -> Value:
@@ -381,8 +381,8 @@ def _charge_present(found: Optional, scope: Scope) -> Optional:
 def or_value(optional: Step, other: Step, is_1_37: bool) -> Step:
     """Evaluate ``optional.orValue(other)``; evaluate ``other`` only if ``optional`` has no value.
 
-    If ``optional`` evaluates to a value that is not optional, Kubernetes 1.37 reports an error, and
-    1.36 returns this value. ``is_1_37``: True to raise CelError in this case.
+    If the value of ``optional`` is not an optional value, ``is_1_37`` decides: if it is True, raise
+    CelError, as Kubernetes 1.37 does. If it is False, return the value, as Kubernetes 1.36 does.
     """
 
     def run(scope: Scope) -> Value:
@@ -397,8 +397,8 @@ def or_value(optional: Step, other: Step, is_1_37: bool) -> Step:
 def or_optional(optional: Step, other: Step, is_1_37: bool) -> Step:
     """Evaluate ``optional.or(other)``; evaluate ``other`` only if ``optional`` has no value.
 
-    If ``optional`` evaluates to a value that is not optional, Kubernetes 1.37 reports an error, and
-    1.36 returns this value. ``is_1_37``: True to raise CelError in this case.
+    If the value of ``optional`` is not an optional value, ``is_1_37`` decides: if it is True, raise
+    CelError, as Kubernetes 1.37 does. If it is False, return the value, as Kubernetes 1.36 does.
     """
 
     def run(scope: Scope) -> Value:

@@ -29,7 +29,7 @@ class Node:
     A node that a macro creates has the offset of the macro.
     """
     type: Type = DYN
-    """Type, set by the checker."""
+    """Type of the node's value. The checker determines it; the default is ``dyn``."""
     overloads: tuple[Overload, ...] = ()
     """Overloads that the checker found for a call."""
 
@@ -84,8 +84,10 @@ class ListLiteral(Node):
 
     elements: list[Node]
     optional: frozenset[int] = frozenset()
-    """Indices of optional elements such as ``?b``, which are omitted if they are
-    ``optional.none()``."""
+    """Indexes of the optional elements, such as ``?b``.
+
+    The list omits an optional element whose value is ``optional.none()``.
+    """
 
     def children(self) -> list[Node]:
         """Return the elements."""
@@ -121,7 +123,7 @@ class Message(Node):
     """Position, name and value of each field."""
 
     def children(self) -> list[Node]:
-        """Return the values."""
+        """Return the value of each field."""
         return [value for _, _, value in self.fields]
 
 

@@ -68,17 +68,17 @@ _NULLABLE = MESSAGES | {ANY, DURATION, TIMESTAMP, IP, CIDR}
 
 
 def list_of(element: Type) -> Type:
-    """Return the type of a list."""
+    """Return the type ``list(element)``."""
     return Type("list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """Return the type of a map."""
+    """Return the type ``map(key, value)``."""
     return Type("map", (key, value))
 
 
 def optional_of(value: Type) -> Type:
-    """Return the optional type whose values have the type ``value``."""
+    """Return the type ``optional_type(value)``."""
     return Type("optional_type", (value,))
 
 
@@ -110,7 +110,7 @@ def parse_type(text: str) -> Type:
 
 
 def parse_types(text: str) -> list[Type]:
-    """Parse types separated by commas."""
+    """Parse a comma-separated list of types, such as ``list(A), int``."""
     tokens = _TOKEN.findall(text)[::-1]
     types: list[Type] = []
     while tokens:
@@ -160,10 +160,10 @@ class Inference:
         return True
 
     def resolve(self, type_: Type, free_is_dyn: bool = False) -> Type:
-        """Replace the type variables in a type.
+        """Return ``type_`` with each type variable replaced by its type.
 
-        Variables without a known type become ``dyn`` if ``free_is_dyn`` is True; otherwise they are
-        not replaced.
+        A variable without a known type becomes ``dyn`` if ``free_is_dyn`` is True. Otherwise, the
+        result contains the variable.
         """
         return _resolve(self._bindings, type_, free_is_dyn)
 

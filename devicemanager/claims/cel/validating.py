@@ -1,6 +1,7 @@
-"""Check the constants of a type-checked expression: times, regular expressions, formats.
+"""Find errors in a type-checked expression: in constants, format strings and literals.
 
-Kubernetes enables these checks of cel-go (cel/validator.go and ext/formatting.go, v0.26).
+The checks are the validators of cel-go that Kubernetes enables (cel/validator.go and
+ext/formatting.go, v0.26).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from devicemanager.claims.cel.values import CelError, Value
 
 
 def validate(root: Node, allows_mixed: bool) -> list[Issue]:
-    """Return the errors in the constants of a checked tree, in source order.
+    """Return the errors that the validators find in a checked tree, in source order.
 
     ``allows_mixed``: True if elements of a list or map literal may differ in type.
     """

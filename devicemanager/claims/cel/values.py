@@ -20,7 +20,7 @@ from devicemanager.claims.cel import gotext
 from devicemanager.claims.cel.semver import Version
 
 Value = Any
-"""Value of a CEL expression."""
+"""Value of a CEL expression: a Python value such as an int, or an object such as a ``Quantity``."""
 
 NO_OVERLOAD = "no such overload"
 
@@ -157,8 +157,9 @@ class Map:
     ) -> None:
         """Create a map. Raises InternalError for a key that cannot be a map key in Go.
 
-        ``default``: value that ``find`` returns for a missing key; None for MISSING. ``has_texts``:
-        True if all keys are strings. ``find`` then treats keys of other types as missing.
+        ``default``: value that ``find`` returns for a missing key. If it is None, ``find`` returns
+        MISSING. ``has_texts``: True if all keys are strings. ``find`` then treats keys of other
+        types as missing.
         """
         self._entries = {_key(key): (key, value) for key, value in pairs}
         self._default = default

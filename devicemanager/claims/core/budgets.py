@@ -36,11 +36,11 @@ _MOST_PACKED = 200
 """Maximum number of devices for which ``Packing`` searches: it recurses for each device."""
 
 Counts = tuple[int, ...]
-"""One number of devices for each demand, in the order of the demands."""
+"""Number of devices for each demand, in the order of the demands."""
 Costs = tuple[int, ...]
-"""One amount for each budget of a pool: the charge of a device, or the headroom."""
+"""Charge of a device, or headroom of a pool: one amount for each budget that has headroom."""
 Division = tuple[Counts, ...]
-"""One item for each group of devices in a pool: how many devices of the group each demand gets."""
+"""For each group of devices in a pool: how many devices each demand gets from this group."""
 
 
 def assign(view: LedgerView, demands: Sequence[Demand], steps: StepBudget) -> list[int] | None:
@@ -84,8 +84,7 @@ class _Group:
 
     devices: int
     size: int
-    """Number of devices in the group, but at most the number that the demands in ``users``
-    need."""
+    """Number of devices in the group, limited to the number that the demands in ``users`` need."""
     cost: Costs
     users: Counts
     """Indexes of the demands that can use the devices."""

@@ -1,6 +1,6 @@
 """Compatibility groups, which decide whether devices can use a counter set at the same time.
 
-They can if all the devices have a group in common, or if none of the devices has groups
+Devices are compatible if one group is common to all of them, or if none of them has groups
 (``compatibilityGroupIntersection`` of structured/internal/experimental, v1.37).
 """
 
@@ -52,8 +52,8 @@ class Groups:
 def groups_of(names: Sequence[str]) -> frozenset[str]:
     """Return the compatibility groups of a device in one counter set.
 
-    ``names``: the groups that the device declares. If the device declares no groups, return a
-    special group, which only devices without declared groups have.
+    ``names``: the groups that the device declares. A device that declares no groups gets a special
+    group, which is the same for all devices without declared groups.
     """
     return frozenset(names) or _NO_GROUPS
 
@@ -70,8 +70,11 @@ class CommonGroups:
     """For each counter set, the common groups after each added device."""
 
     def add(self, number: int) -> bool:
-        """Add a device, given by its number. Return False, without a change, if the device is
-        incompatible with devices that were in use before the search or were added before."""
+        """Add a device, given by its number, and return True.
+
+        If the device is incompatible with an added device, or with a device that was in use before
+        the search, change nothing and return False.
+        """
         narrowed = []
         for key, groups in self._groups.declared.get(number, ()):
             stack = self._common.setdefault(key, [])

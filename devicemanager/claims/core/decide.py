@@ -2,7 +2,7 @@
 first fit reaches its limit.
 
 In:  slots of a ``Problem``. Either all slots need exclusive use of their devices, or all slots
-     have admin access and belong to one claim.
+     have admin access, belong to one claim, and do not request all matching devices.
 Out: an answer; None means that certainly no answer exists. The answer need not be the first in
      the documented order, but equal arguments give the same answer.
 
@@ -35,10 +35,10 @@ from devicemanager.core import bitset
 
 
 def is_decidable(problem: Problem, slots: Sequence[int]) -> bool:
-    """True if ``decide`` supports these slots.
+    """True if ``decide`` supports the given slots.
 
-    It supports slots that all need exclusive use of their devices. It also supports slots of one
-    claim that all have admin access, if none of them requests all matching devices.
+    It supports slots that all use their devices exclusively. It also supports slots with
+    admin access that belong to one claim, unless one of them requests all matching devices.
     """
     found = [problem.slots[place] for place in slots]
     if all(slot.mode is AccessMode.EXCLUSIVE for slot in found):

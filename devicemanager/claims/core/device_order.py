@@ -56,7 +56,7 @@ class Constraint(Protocol):
     """
 
     def add(self, request: int, values: Values) -> bool:
-        """Add a device. Return False, without a change, if the devices would violate the rule."""
+        """Add a device and return True. If this would violate the rule, only return False."""
 
     def remove(self, request: int) -> None:
         """Remove the device that was added last. ``request`` must be the request of this device."""
@@ -64,7 +64,7 @@ class Constraint(Protocol):
 
 @attrs.define(eq=False)
 class Match:
-    """Constraint that all devices share a value of the attribute (``matchAttribute``)."""
+    """Constraint that all devices share a value of an attribute (``matchAttribute``)."""
 
     common: list[Values] = attrs.field(factory=list)
     """For each added device, the values that it shares with all earlier devices."""
@@ -86,7 +86,7 @@ class Match:
 
 @attrs.define(eq=False)
 class Distinct:
-    """Constraint that no two devices share a value of the attribute (``distinctAttribute``)."""
+    """Constraint that no two devices share a value of an attribute (``distinctAttribute``)."""
 
     seen: list[Values] = attrs.field(factory=list)
     """Values of each added device."""
@@ -105,10 +105,10 @@ class Distinct:
 
 
 def are_distinct(values: Values, others: Sequence[Values]) -> bool:
-    """True if no value in ``values`` is in any of the sets ``others``.
+    """True if ``values`` has no value in common with any set in ``others``.
 
-    ``values`` is empty for an attribute that is an empty list. Such a list has no known type, so it
-    cannot be compared. In this case, return True only if ``others`` has no sets.
+    ``values`` is empty if the attribute is an empty list. Such a list has no known type, so it
+    cannot be compared. The result is then True only if ``others`` is empty too.
     """
     return not others or (bool(values) and all(values.isdisjoint(each) for each in others))
 
@@ -175,32 +175,33 @@ class OrderedProblem:
     shareable: int = 0
     """The set of devices that any number of claims can share."""
     shared: int = 0
-    """The set of shareable devices that other claims use. Their counters are already charged."""
+    """The set of shareable devices that were in use before the search. Their counters are already
+    charged."""
     totals: Callable[[int], Amounts] = lambda number: {}
     """Function that returns the capacities of a device, given by its number.
 
     The result maps the name of each capacity to its total amount in nano-units.
     """
     budget_of: Callable[[int], Hashable] = lambda pool: pool
-    """Function that returns the key of a pool's budget, given the index of the pool.
+    """Function that returns a key for the budgets of a pool, given the index of the pool.
 
-    Pools with equal keys share one budget. Normally, each pool has its own budget.
+    Pools with equal keys share their budgets. By default, each pool has its own budgets.
     """
     keeps_reservations: bool = False
-    """True to reproduce a bug of the scheduler. If the search rejects a device, the device's
-    counters stay reserved. The same happens if the search undoes the pick of a shareable device."""
+    """True to reproduce a bug of the scheduler: the counters of a rejected device stay reserved. So
+    do the counters of a shareable device whose pick is undone."""
     groups: Groups = attrs.field(factory=Groups)
-    """Compatibility groups of devices."""
+    """Compatibility groups of the devices. By default, all devices are compatible."""
 
     def answer(self, picks: int) -> list[list[Pick]] | None:
         """Return the picked devices of each claim; None if no answer exists.
 
-        ``picks``: the number of devices that the first search can try. After that, a second search
-        without this limit starts. It skips combinations of devices that cannot be an answer. If
-        ``keeps_reservations`` is True, the first search has no limit.
+        The first search can make at most ``picks`` picks. If it reaches this limit, a second search
+        starts from the beginning. The second search has no limit, and skips combinations of devices
+        that cannot be an answer. If ``keeps_reservations`` is True, the first search has no limit.
 
-        Raises OutOfStepsError if the step budget is spent. Raises EveryError if an option needs all
-        its candidates, but a constraint excludes one of them.
+        Raises OutOfStepsError if the step budget is spent. Raises EveryError if a constraint
+        excludes a device of an option with ``allocationMode: All``.
         """
         self.steps.begin_first_fit(None if self.keeps_reservations else picks)
         try:
@@ -235,7 +236,7 @@ class Pick(NamedTuple):
 
 
 class EveryError(Exception):
-    """Error for an option that needs all its candidates, but a constraint excludes one of them."""
+    """Error if a constraint excludes a device of an option with ``allocationMode: All``."""
 
     def __init__(self, claim: int, request: int, option: int, number: int) -> None:
         super().__init__(claim, request, option, number)
@@ -265,7 +266,7 @@ class _Taken:
     charges: bool
     """True if the device's counters are reserved."""
     amounts: Amounts
-    """Consumed amounts of a shareable device."""
+    """Amounts of the device's capacities that the pick consumes."""
 
 
 class _Search:
@@ -532,12 +533,14 @@ class _Pruning:
 
     problem: OrderedProblem
     accepted: tuple[tuple[tuple[int, ...], ...], ...]
-    """Permitted candidates of each option, indexed by claim, request and option."""
+    """The set of candidates that each option may use, indexed by claim, request and option."""
     kind_of: Sequence[int]
     """Kind of each device. Devices of one kind are interchangeable for every option."""
     last_error: tuple[int, int]
-    """Indexes of the claim and request with the last option that can raise an EveryError; (-1, -1)
-    if no option can raise it."""
+    """Last request that can cause an EveryError: index of its claim, and its index in this claim.
+
+    (-1, -1) if no request can cause this error.
+    """
     impossible: set[int] = attrs.field(factory=set)
     """Indexes of the claims that have no answer even without the other claims."""
 

@@ -1,6 +1,6 @@
 """First fit: a depth-first search through the answers in their documented order.
 
-In:  those slots of a ``Problem`` that can interfere with each other, and a pick limit.
+In:  slots of a ``Problem``, usually those that can affect each other, and a limit of picks.
 Out: the first answer in the documented order; None means that no answer exists.
 
 The documented order. The devices of an earlier slot matter more than those of all later slots.
@@ -91,7 +91,7 @@ class _Attempt:
     """For each requested resource, the devices grouped by free amount. The allocations of this
     search are already subtracted."""
     extra: int
-    """Steps that each pick costs in addition to the usual one, for reading ``tiers``."""
+    """Number of additional steps that each pick costs, because it reads ``tiers``."""
     picked: list[int] = attrs.field(factory=list)
 
 

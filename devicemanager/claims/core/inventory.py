@@ -130,7 +130,7 @@ class Inventory:
 
     @classmethod
     def in_order(cls, pools: Iterable[Pool]) -> Inventory:
-        """Return an inventory with the pools in the given order, in which a search considers them.
+        """Return an inventory of ``pools``. A search considers the pools in the given order.
 
         Raises ValueError for two devices with the same key.
         """
@@ -159,14 +159,14 @@ class Inventory:
         )
 
     def partition(self, names: Iterable[str]) -> Mapping[tuple[Hashable, ...], int]:
-        """Group all devices by their values of the attributes ``names``.
+        """Group all devices by the values of the attributes ``names``.
 
-        Return a mapping from values to the set of devices with these values. A key has one value
-        per attribute, in the sorted order of ``names``; None stands for an absent attribute.
-        Results are cached.
+        Return a mapping from attribute values to the set of devices with these values. A key has
+        one value per attribute, in the sorted order of ``names``; None stands for an absent
+        attribute. Results are cached.
 
-        Callers evaluate a predicate over these attributes once per key, not once per device:
-        thousands of devices usually have only a few combinations of values.
+        Thousands of devices usually have only a few combinations of values. So callers evaluate an
+        expression once per key, not once per device.
         """
         wanted = tuple(sorted(set(names)))
         found = self._partitions.get(wanted)

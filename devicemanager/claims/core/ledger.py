@@ -43,9 +43,9 @@ class _DeviceUse:
     charge: Amounts
     """Charge of the device when it was allocated to its first claim."""
     grants: Mapping[str, Grant] = attrs.field(factory=dict)
-    """Grants by claim: one exclusive grant, or any number of shared grants."""
+    """Grant of each claim that uses the device: one exclusive grant, or only shared grants."""
     allocated: Amounts = attrs.field(factory=dict)
-    """Sum of the shared grants by resource, in nano-units; sums of 0 are omitted."""
+    """For each resource, the amount that is allocated to claims, in nano-units; 0 is omitted."""
 
     def plus(self, claim: str, grant: Grant) -> _DeviceUse:
         allocated = Counter(self.allocated)
@@ -90,7 +90,7 @@ class Ledger:
         return tuple(sorted(self._allocations))
 
     def in_use(self) -> Iterable[DeviceKey]:
-        """Return the devices in use, in no particular order."""
+        """Return the keys of the devices in use, in no particular order."""
         return self._in_use.keys()
 
     def claims_using(self, device: DeviceKey) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class Ledger:
         return tuple(sorted(use.grants)) if use else ()
 
     def is_exclusive(self, device: DeviceKey) -> bool:
-        """True if the device is allocated to one claim exclusively."""
+        """True if a claim uses the device exclusively."""
         use = self._in_use.get(device)
         return use is not None and _any_exclusive(use.grants.values())
 
@@ -112,7 +112,10 @@ class Ledger:
         return use.allocated if use else {}
 
     def charged(self, pool: PoolKey) -> Amounts:
-        """Return the sum of the charges of a pool's devices in use, by budget, in nano-units."""
+        """Return the amount of each budget that the pool's devices in use consume, in nano-units.
+
+        Budgets without consumption are omitted.
+        """
         return self._charged.get(pool, {})
 
     def commit(self, inventory: Inventory, allocations: Iterable[Allocation]) -> None:
@@ -136,7 +139,7 @@ class Ledger:
         self.version += 1
 
     def release(self, *claims: str) -> tuple[str, ...]:
-        """Release claims; ignore claims that are not allocated. Return the released ones.
+        """Release claims, and ignore claims that are not allocated. Return the released claims.
 
         Releasing claims directly after their ``commit`` restores the previous ledger exactly.
         """
@@ -153,7 +156,7 @@ class Ledger:
         return tuple(released)
 
     def state(self) -> LedgerState:
-        """Return the allocations and charges, sorted, as input for ``restore``."""
+        """Return the sorted allocations and charges, from which ``restore`` creates a ledger."""
         allocations = tuple(self._allocations[claim] for claim in sorted(self._allocations))
         charges = {key: dict(self._in_use[key].charge) for key in sorted(self._in_use)}
         return LedgerState(allocations, charges)

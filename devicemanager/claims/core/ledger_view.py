@@ -1,4 +1,4 @@
-"""Available devices and headroom of one inventory, as recorded in a ledger at one moment.
+"""View of a ledger for one inventory: the available devices, and the headroom of the pools.
 
 The docstring of the package ``claims.core`` defines headroom, charge and all other terms.
 """
@@ -25,7 +25,7 @@ class LedgerView:
     in_use: int
     """The set of devices in use, which are already charged to their pools."""
     exclusive: int
-    """The set of devices that are allocated to one claim exclusively."""
+    """The set of devices that claims use exclusively."""
     allocated: Mapping[int, Amounts]
     """For each shared device (by number), the allocated amount of each resource."""
     headroom: tuple[Mapping[str, int], ...]
@@ -59,7 +59,9 @@ class LedgerView:
         released: Iterable[DeviceKey],
         charges: Mapping[DeviceKey, Amounts],
     ) -> LedgerView:
-        """Return the view after exclusive allocations changed, without reading the ledger again.
+        """Return a view that includes further exclusive allocations and releases.
+
+        The ledger is not read again.
 
         ``taken``: devices that were allocated since this view was created. ``released``: devices
         that were released since then. ``charges``: the charge of each of these devices.
@@ -87,7 +89,7 @@ class LedgerView:
     def blocks(self, number: int, resource: str, allocated: Amounts | None = None) -> int:
         """Return the number of free blocks of a device's resource.
 
-        ``allocated``: the allocated amounts of the device; None for the amounts in the ledger.
+        ``allocated``: the allocated amounts of the device; None means those in the ledger.
         """
         capacity = self.inventory.kind_of[number].capacity.get(resource)
         if capacity is None:

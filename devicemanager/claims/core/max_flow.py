@@ -3,8 +3,8 @@
 In:  demands, each a set of devices and the number of devices needed from this set.
 Out: disjoint sets of devices, one for each demand; None means that no such sets exist.
 
-Charges and matched values are ignored, so the sets can exceed a budget or differ in a matched
-value. The result None is certain nevertheless.
+Charges and matched values are ignored. So the sets can exceed a budget, or their devices can differ
+in a matched value. If the result is None, the demands cannot be satisfied in any case.
 """
 
 # Serving demands one after another is not enough. If the first demand takes the only device of

@@ -30,12 +30,15 @@ class AccessMode(enum.Enum):
 
 @attrs.frozen
 class Exclusion:
-    """A rule, and the devices that this rule excludes but no earlier rule excludes."""
+    """Rule, and the devices that it excludes.
+
+    If several rules exclude a device, only the first of them lists it.
+    """
 
     rule: str
     """Text for users, such as ``device.memory >= '40Gi' is false``."""
     devices: int
-    """The set of devices that this rule excludes, and that no earlier rule excludes."""
+    """The set of devices that this rule excludes, without devices that earlier rules exclude."""
 
 
 @attrs.frozen
@@ -45,7 +48,7 @@ class Alternative:
     label: str
     """Position in the claim, such as ``claims[0]`` or ``claims[0].oneOf[1]``."""
     eligible: int
-    """The set of devices that match driver, class and constraints."""
+    """The set of devices that match the driver, device class and CEL expressions of the request."""
     mode: AccessMode = AccessMode.EXCLUSIVE
     count: int = 1
     """Minimum number of devices, 1 or more."""
@@ -57,16 +60,19 @@ class Alternative:
     amounts: Amounts = attrs.field(factory=dict)
     """For the mode SHARED: amounts that the devices must provide together, each more than 0."""
     match: tuple[str, ...] = ()
-    """Attributes that all devices of this request must have, with equal values."""
+    """Attributes whose value must be the same for all devices of this request.
+
+    Devices without such an attribute cannot be used.
+    """
     every: bool = False
-    """For the mode ADMIN: True to get all eligible devices that no earlier request of the claim
-    got."""
+    """For the mode ADMIN: True if the request gets all eligible devices, except those that earlier
+    requests of the claim got."""
     exclusions: tuple[Exclusion, ...] = ()
     """Rules that exclude devices. Each device outside ``eligible`` is listed once: with the first
     rule that excludes it."""
 
     def is_like(self, other: Alternative) -> bool:
-        """True if two alternatives are equal except for their labels and exclusions."""
+        """True if this alternative equals ``other``, except for labels and exclusions."""
         return (
             self.eligible == other.eligible
             and self.mode is other.mode
@@ -86,7 +92,7 @@ class Request:
     """One or more alternatives, in order of preference."""
 
     def is_like(self, other: Request) -> bool:
-        """True if two requests are equal except for the labels and exclusions of alternatives."""
+        """True if this request equals ``other``, except for labels and exclusions."""
         return len(self.alternatives) == len(other.alternatives) and all(
             one.is_like(another)
             for one, another in zip(self.alternatives, other.alternatives, strict=True)
@@ -145,11 +151,11 @@ class Limits:
     """Maximum number of picks of first fit, after which ``decide`` takes over. For requests that
     ``decide`` does not support, the number of picks is not limited."""
     total: int = 100_000
-    """Maximum number of steps for evaluating constraints and searching. A search that needs more
-    steps is ``Undecided``."""
+    """Maximum number of steps for evaluating CEL expressions and searching. If a search needs more
+    steps, its outcome is ``Undecided``."""
     explanation: int = 10_000
-    """Maximum number of steps for finding the reasons of a rejection, in addition to the steps that
-    the search has left."""
+    """Number of steps that are reserved for explaining a rejection. The explanation can also use
+    the steps that the search did not need."""
 
 
 @attrs.frozen
@@ -169,9 +175,9 @@ class Cause(enum.Enum):
     AMOUNTS = "amounts"
     """The usable devices have too little capacity left."""
     BUDGET = "budget"
-    """Enough devices are usable, but the budgets of their pools are too small for them."""
+    """Enough devices are usable, but the budgets of their pools are too small."""
     MATCH = "match"
-    """The alternative requests all devices, but they differ in a matched attribute."""
+    """The alternative requests all devices, but the devices differ in a matched attribute."""
     TOGETHER = "together"
     """The alternative fits alone, but not together with the other requests of the search."""
     UNEXAMINED = "unexamined"
@@ -202,11 +208,11 @@ class Rejection:
     cause AMOUNTS: the resources of which too little is free. Empty for other causes.
     """
     collides: tuple[tuple[str, str], ...] = ()
-    """For the cause TOGETHER: the other requests with which the rejected request does not fit, as
-    pairs of claim and position in the claim.
+    """For the cause TOGETHER: the requests that conflict with the rejected request, as pairs of
+    claim and position in the claim.
 
-    These requests and the rejected one form a group: if any one request of the group is left out,
-    the others fit. If the steps ran out, the group can be larger than necessary.
+    These requests and the rejected one do not fit together. They fit if any one of them is removed.
+    If the steps ran out, the list can be longer than necessary.
     """
     reachable: Amounts = attrs.field(factory=dict)
     """For a shared request: the largest amount of each resource that the alternative could get."""
@@ -214,7 +220,7 @@ class Rejection:
 
 @attrs.frozen
 class Leftover:
-    """Devices that a satisfied request got, and the rules that exclude all other devices."""
+    """Explanation of a satisfied request: its devices, and the rules that exclude the others."""
 
     claim: str
     label: str
@@ -233,10 +239,11 @@ class Infeasible:
     """
 
     reasons: tuple[Rejection, ...]
-    """Rejections of the requests that do not fit even alone, in the order of the requests.
+    """Rejections, in the order of the requests.
 
-    If the steps ran out, these include the requests that were not examined. If every request fits
-    alone, the rejected requests are those that do not fit together.
+    If some requests do not fit even alone, the rejections are for these requests, and for requests
+    that were not examined because the steps ran out. Otherwise, they are for requests that do not
+    fit together.
     """
     steps: int = 0
 
@@ -251,8 +258,10 @@ class Undecided:
 
     steps: int
     unexamined: tuple[tuple[str, str], ...] = ()
-    """Alternatives for which the search has not tried every combination of devices, as pairs of
-    claim and label. If no alternative of a request is chosen yet, its first one is listed."""
+    """Alternatives that the search has not tried completely, as pairs of claim and label.
+
+    If no alternatives were chosen yet, the first alternative of each remaining request is listed.
+    """
     is_out_of_time: bool = False
     """True if the caller's time limit ended the search; False if the step limit did."""
 

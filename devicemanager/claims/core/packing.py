@@ -25,7 +25,7 @@ from devicemanager.claims.core.step_budget import StepBudget
 from devicemanager.core import bitset
 
 Picks = tuple[tuple[int, int], ...]
-"""Picked devices, as pairs: number of the device, and index of the demand that gets it."""
+"""Picked devices: pairs of a device number and the index of the demand that gets the device."""
 
 
 class Packing:

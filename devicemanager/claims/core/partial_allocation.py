@@ -29,13 +29,13 @@ class Pick:
     slot: Slot
     number: int
     is_charged: bool
-    """True if this pick charged the device to its pool."""
+    """True if this pick reduced the headroom of the device's pool."""
     fixed: list[int]
-    """Indexes of the constraints whose value this pick fixed."""
+    """Indexes of the constraints whose matched value this pick has determined."""
 
 
 class PartialAllocation:
-    """Devices, capacity, budgets and matched values that a running search uses."""
+    """State of a running search: picked devices, allocated amounts, charges and matched values."""
 
     def __init__(self, problem: Problem, slots: Sequence[Slot]) -> None:
         self._problem = problem
@@ -94,8 +94,8 @@ class PartialAllocation:
             self._charged ^= low
 
     def toggle_used(self, slot: Slot, devices: int) -> None:
-        """Record that the slot's claim uses ``devices``. A second call with the same arguments
-        undoes this."""
+        """Record that the slot's claim uses ``devices``. An identical second call deletes the
+        record."""
         self._used[slot.claim] ^= devices
 
     # -- shared capacity ---------------------------------------------------------------
@@ -103,10 +103,11 @@ class PartialAllocation:
     def share(
         self, devices: Sequence[int], amounts: Sequence[Mapping[str, int]]
     ) -> dict[int, dict[str, int] | None]:
-        """Allocate amounts of devices, and return the earlier amounts, which ``unshare`` restores.
+        """Allocate amounts of shared devices. Return the previous amounts, for ``unshare``.
 
-        ``amounts``: for each device, the amounts by resource. The earlier amounts are a mapping by
-        device number. A value is None if this search did not share the device before.
+        ``amounts``: for each device, the amounts by resource. The result maps each device number to
+        the device's previously allocated amounts; None if this search has not shared the device
+        yet.
         """
         before = {number: self._amounts.get(number) for number in devices}
         for number, more in zip(devices, amounts, strict=True):
@@ -117,7 +118,7 @@ class PartialAllocation:
         return before
 
     def unshare(self, before: Mapping[int, dict[str, int] | None]) -> None:
-        """Undo ``share``, given its result."""
+        """Undo a call of ``share``. ``before``: the result of that call."""
         for number, earlier in before.items():
             if earlier is None:
                 del self._amounts[number]
@@ -160,10 +161,10 @@ class PartialAllocation:
     # -- constraints -------------------------------------------------------------------
 
     def fix_values(self, slot: Slot, number: int) -> list[int]:
-        """Fix the values of a slot's match constraints to those of a device.
+        """Set the matched values of a slot's constraints to the values of device ``number``.
 
-        All later devices must have the fixed values. A value that is already fixed does not change.
-        Return the indexes of the constraints whose values this call has fixed.
+        A constraint that already has a matched value keeps it. Later devices must have the matched
+        values. Return the indexes of the constraints whose matched value this call has set.
         """
         fixed = [place for place in slot.constraints if not self._agreed[place]]
         for place in fixed:
@@ -171,12 +172,15 @@ class PartialAllocation:
         return fixed
 
     def unfix_values(self, constraints: Sequence[int]) -> None:
-        """Undo ``fix_values``, given its result."""
+        """Undo a call of ``fix_values``. ``constraints``: the result of that call."""
         for constraint in constraints:
             self._agreed[constraint] = 0
 
     def agreeing(self, constraints: Sequence[int], devices: int) -> int:
-        """Return the subset of ``devices`` that have the fixed values of the given constraints."""
+        """Return the subset of ``devices`` that have the matched values of ``constraints``.
+
+        Each of these constraints must already have a matched value.
+        """
         for constraint in constraints:
             devices &= self._agreed[constraint]
         return devices
@@ -184,7 +188,7 @@ class PartialAllocation:
     # -- what is left ------------------------------------------------------------------
 
     def available(self, slot: Slot) -> int:
-        """Return the set of devices that the slot can still use; charges are ignored."""
+        """Return the set of devices that the slot can still use. Charges are ignored."""
         available = slot.usable & ~self._used[slot.claim]
         if slot.alternative.every:
             return available  # devices with differing values make the slot fail
@@ -207,11 +211,11 @@ class PartialAllocation:
         return found
 
     def tiers(self, slot: Slot, available: int) -> list[Tiers]:
-        """Group the slot's devices by free amount, for each resource that the slot requests.
+        """Return the slot's devices grouped by free amount, for each resource that it requests.
 
-        Return a list per resource: pairs of a free amount and a set of devices, largest amount
-        first. The allocations of this search are already subtracted. ``available``: the set of
-        devices whose free amounts the caller needs.
+        A group is a pair of a free amount and a set of devices. The largest amount comes first.
+        The allocations of this search are already subtracted. ``available``: the set of devices
+        that the groups must contain.
         """
         touched = [number for number in self._amounts if available >> number & 1]
         found = []
@@ -224,15 +228,15 @@ class PartialAllocation:
         return found
 
     def interchangeable(self, number: int) -> int:
-        """Return the set of devices to skip after device ``number`` has led to no answer."""
+        """Return the set of devices that lead to no answer if device ``number`` leads to none."""
         touched, low = self._exclusive | self._shared, 1 << number
         return low if touched & low else self._problem.interchangeable(number) & ~touched
 
     def is_hopeless(self, place: int, current: max_flow.Demand) -> bool:
         """True if it is certain that the search cannot fill all remaining slots.
 
-        ``place``: index of the first slot that is still empty. ``current``: what the slot before it
-        still needs; the count is 0 if that slot needs no more whole devices.
+        ``place``: index of the first slot that is still empty. ``current``: the demand of the
+        previous slot for further devices. Its count is 0 if that slot needs no more whole devices.
         """
         if place == len(self._slots):
             return False
@@ -252,11 +256,12 @@ class PartialAllocation:
 
 
 def divide(offers: Sequence[tuple[int, int]], amount: int) -> list[int] | None:
-    """Divide an amount of one resource among devices, in whole blocks.
+    """Divide an amount of one resource among devices, in whole blocks. Return each device's part.
 
-    ``offers``: for each device in order, its free blocks (1 or more) and the size of a block.
-    Each device provides at least one block, because a chosen device must contribute. The
-    remaining amount is taken in device order. Return None if the devices offer too little.
+    ``offers``: for each device, the number of its free blocks (1 or more) and the size of a block.
+    Each device provides at least one block, because a chosen device must contribute. For the
+    remaining amount, earlier devices provide as much as they can. Return None if the devices offer
+    too little.
     """
     parts = [block for _, block in offers]
     missing = amount - sum(parts)

@@ -45,7 +45,7 @@ class Constraint:
     """Mapping from each value of the attribute to the set of devices that have this value. Each key
     is a tuple that contains only the value."""
     allowed: int
-    """The set of devices whose value of the attribute is not ruled out yet."""
+    """The set of devices that have a value which is still possible in an answer."""
 
 
 @attrs.define(eq=False)
@@ -79,7 +79,8 @@ class Slot:
     def devices_over_limit(self) -> int:
         """Return the number of devices that the slot needs, if the limit per claim is too low.
 
-        Return 0 if the limit is high enough, or if a higher limit would not help.
+        The limit is the maximum number of devices of a claim. Return 0 if it is high enough, or if
+        a higher limit would not help.
         """
         if self.alternative.every:
             count = self.usable.bit_count()
@@ -179,7 +180,7 @@ class Problem:
         return found.values[(device.attributes[found.attribute],)]
 
     def cells(self, slot: Slot) -> Iterator[int]:
-        """Yield the slot's usable devices as sets of devices with equal matched values."""
+        """Group the slot's usable devices by matched values, and yield the set of each group."""
         rest = slot.usable
         while rest:
             number = (rest & -rest).bit_length() - 1
@@ -259,10 +260,10 @@ class Problem:
     def interchangeable(self, number: int) -> int:
         """Return the set of devices that the search can exchange for device ``number``.
 
-        The set includes device ``number``. If this device is allocated in shares, the set contains
-        no other device. Otherwise, all devices of the set are of one kind and have the same matched
-        values. Either none of them is in use, or all of them are allocated exclusively. Each slot
-        can use either all of them or none.
+        The set includes device ``number``. If claims share this device, the set contains no other
+        device. Otherwise, all devices of the set are of one kind, have the same matched values, and
+        are usable for the same slots. Either none of them is in use, or all of them are allocated
+        exclusively.
         """
         found = self._interchangeable.get(number)
         if found is None:
@@ -286,8 +287,7 @@ class Problem:
 
 
 def largest_amount(tiers: Tiers, devices: int, most: int) -> int:
-    """Choose up to ``most`` devices of the set ``devices``, so that the sum of their free amounts
-    is as large as possible. Return this sum.
+    """Return the largest total free amount of up to ``most`` devices from the set ``devices``.
 
     ``tiers``: pairs of a free amount and the set of devices that have it, largest amount first.
     """
@@ -302,7 +302,7 @@ def largest_amount(tiers: Tiers, devices: int, most: int) -> int:
 
 
 def can_reach(tiers: Tiers, devices: int, most: int, amount: int) -> bool:
-    """True if up to ``most`` devices of the set ``devices`` have ``amount`` free together.
+    """True if up to ``most`` devices from the set ``devices`` together have ``amount`` free.
 
     ``tiers``: pairs of a free amount and the set of devices that have it, largest amount first.
     """

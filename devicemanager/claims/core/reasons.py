@@ -1,4 +1,4 @@
-"""Reasons why claims did not get devices: for each device, the first rule that excludes it.
+"""Explain the outcome of a search: for each device, find the first rule that excludes it.
 
 In:  the arguments of a call of ``solve``; for claims that fit, also their allocations.
 Out: if the claims do not fit, ``Rejection`` values for alternatives of their requests; if they
@@ -54,12 +54,14 @@ def rejections(
     steps: StepBudget,
     fits: Callable[[Sequence[Claim]], bool],
 ) -> tuple[Rejection, ...]:
-    """Explain why claims do not fit: return a rejection for each alternative of certain requests.
+    """Return the reasons why claims do not fit: a rejection for each alternative of some requests.
 
-    If some requests do not fit even alone, explain these requests. Also explain requests that were
-    not examined because the steps ran out. If every request fits alone, explain a group of requests
-    that do not fit together. If any one request of this group is left out, the others of the group
-    fit. The group can be larger than necessary if the steps ran out.
+    If some requests do not fit even alone, return the rejections of these requests. In
+    this case, also return those of requests that were not examined because the steps ran out.
+
+    Otherwise, return the rejections of a group of requests that do not fit together. The group fits
+    if any one request is removed from it. If the steps ran out, the group can be larger than
+    necessary.
 
     ``fits``: function that returns True if a search finds devices for the given claims. The
     function must count the steps of this search in ``steps``.
@@ -167,9 +169,9 @@ class _Sieved:
 
     problem: Problem
     rejection: Rejection
-    """Rejection with its cause, or with UNEXAMINED if counting devices has not shown the cause."""
+    """Rejection of the alternative. Its cause is UNEXAMINED if the cheap rules did not find it."""
     is_examined: bool
-    """True if all rules were applied that only count devices; False if the steps ran out before."""
+    """True if all cheap rules were applied; False if the steps ran out first."""
 
 
 @attrs.frozen(eq=False)

@@ -72,7 +72,8 @@ def solve(
 ) -> Outcome:
     """Find devices on one node for claims that are not allocated yet.
 
-    ``steps``: a budget from ``budget_of`` that is already in use; None creates a new budget.
+    ``steps``: a step budget from ``budget_of``, of which the caller may already have spent a part.
+    None creates a new step budget.
 
     The outcomes ``Infeasible`` and ``Error`` are certain. The outcome ``Undecided`` means that
     the search reached its limits without a result.

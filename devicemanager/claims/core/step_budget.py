@@ -1,5 +1,7 @@
-"""Step budget of one search for devices: evaluating constraints, searching and explaining
-use the same budget."""
+"""Step budget of one search for devices.
+
+Evaluating CEL expressions, searching, and explaining a rejection all spend steps of this budget.
+"""
 
 # A step is work that costs about as much as picking one device, 8 µs on a usual machine. Steps
 # are counted instead of time, so a search stops at the same point on every machine, and tests
@@ -14,7 +16,7 @@ _PERIOD = 24
 
 
 class OutOfStepsError(Exception):
-    """Error if the step budget of a search is spent before a computation has a result."""
+    """Error for a search that has spent its step budget and has no result yet."""
 
 
 class FirstFitCutOffError(Exception):
@@ -59,8 +61,8 @@ class StepBudget:
     def pick(self) -> None:
         """Count one pick of a device, which is also a step.
 
-        Raises FirstFitCutOffError above the limit of picks, and OutOfStepsError if the budget is
-        spent.
+        Raises FirstFitCutOffError if this pick exceeds the limit of picks, and OutOfStepsError if
+        the budget is spent.
         """
         self._picks += 1
         if self._picks > self._picks_end:

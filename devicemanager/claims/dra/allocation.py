@@ -72,8 +72,11 @@ class InUse:
             allocation = (claim.get("status") or {}).get("allocation") or {}
             for result in (allocation.get("devices") or {}).get("results") or ():
                 key = DeviceKey(result["driver"], result["pool"], result["device"])
+                # Admin access reserves nothing: other claims can get the same device.
                 if result.get("adminAccess"):
                     continue
+                # A result without a share ID takes the device whole, even if the device is
+                # shareable: the feature gate DRAConsumableCapacity was disabled at its allocation.
                 if result.get("shareID") is None:
                     devices.add(key)
                 else:
@@ -132,12 +135,13 @@ class Allocator:
         self._interning = Interning()
         self._offers: dict[tuple[str, tuple[tuple[str, str], ...]], Offer] = {}
         self._views: dict[int, tuple[InUse, LedgerView]] = {}
-        """For each ``Offer``, by its ``id``: the devices in use at the last call, and their
-        ``LedgerView``."""
+        """The devices in use at the last call for an ``Offer``, and the ``LedgerView`` of that
+        call. The key is the ``id`` of the ``Offer``."""
 
     def _offer(self, node: Node) -> Offer:
         """Return the pools that a node can use. Raises AllocationError for an invalid node
         selector."""
+        # Node selectors read only the name and the labels of a node.
         key = node.name, tuple(sorted(node.labels.items()))
         if key not in self._offers:
             self._offers[key] = offer(self._slices, node, self._profile, self._interning)
@@ -157,10 +161,12 @@ class Allocator:
         offered = call.offer
         try:
             read = call.claims(claims)
+            # In 1.34, an invalid pool is an error even if other pools have enough devices.
             if self._profile.pools_of_node_only:
                 _reject_invalid_pools(offered, read)
             picks = self._problem(call, read).answer(_PICKS)
         except OutOfStepsError:
+            # Not None: "does not fit" could be wrong, because the search is not complete.
             raise TryAgain(
                 f"{self._stopped(node)}, so these claims are undecided: "
                 f"{', '.join(map(key_of, claims))}"
@@ -168,11 +174,13 @@ class Allocator:
         except EveryError as error:
             option = read[error.claim].requests[error.request][error.option]
             device = "/".join(offered.inventory.devices[error.number].key)
+            # Errors have the name of a subrequest only; results have ``request/subrequest``.
             raise AllocationError(
                 f"claim {key_of(claims[error.claim])}, request {option.name.rpartition('/')[2]}:"
                 f" cannot add device {device} because a claim constraint would not be satisfied"
             ) from None
         if picks is None:
+            # An error only now, because the devices of valid pools could have been enough.
             if offered.has_invalid_pool and not self._profile.pools_of_node_only:
                 raise InvalidPools("invalid resource pools were encountered")
             return None
@@ -216,7 +224,10 @@ class Allocator:
 
         The view is derived from the view of the last call. This is faster than reading the ledger.
         """
+        # ``self._offers`` keeps every offer, so an ``id`` is never reused.
         before, view = self._views.get(id(offered), (None, None))
+        # ``LedgerView.changed`` handles exclusive allocations only, so other shares need a new
+        # view.
         if before is None or view is None or before.shares != in_use.shares:
             view = LedgerView.of(offered.inventory, self._ledger(offered, in_use))
         elif before is not in_use:
@@ -228,6 +239,8 @@ class Allocator:
     def _ledger(self, offered: Offer, in_use: InUse) -> Ledger:
         """Return a ledger of the devices in use, with the charges of the current slices."""
         allocations, charges = list[Allocation](), dict[DeviceKey, Amounts]()
+        # The status of a claim has no counters, so the current slices decide what its devices
+        # consume. A device that no slice offers any more consumes nothing.
         for key in in_use.devices:
             _record(allocations, [Grant(key, 0, 0, "", AccessMode.EXCLUSIVE)])
             charges[key] = offered.charges.get(key, {})
@@ -249,6 +262,8 @@ class Allocator:
         quirks, view = self._profile.quirks, call.view
         pools = call.offer.inventory.pools
         by_name = Quirk.COUNTERS_BY_POOL_NAME in quirks
+        # Counters of these devices are charged already. With the quirk, a device whose shares
+        # consume no capacity is missing here, so its next share charges the counters again.
         shared = bitset.of(
             number
             for number, amounts in view.allocated.items()
@@ -259,6 +274,7 @@ class Allocator:
             tuple([each.ordered for each in read]),
             call.steps,
             MAX_DEVICES,
+            # Without the gate, a claim takes a shareable device whole.
             call.offer.shareable if self._profile.has(Feature.CONSUMABLE_CAPACITY) else 0,
             shared,
             lambda number: call.offer.sources[number].facts.totals,
@@ -319,6 +335,7 @@ def with_defaults(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 def _option_with_defaults(option: Mapping[str, Any]) -> dict[str, Any]:
     found = {"allocationMode": "ExactCount", **option}
+    # With ``All``, the API server sets no count.
     if found["allocationMode"] == "ExactCount":
         found.setdefault("count", 1)
     if option.get("tolerations"):

@@ -32,8 +32,8 @@ class Arithmetic:
     """True to compute the amounts of a ``validRange`` in thousandths, if its bounds and step
     allow this (feature gate DRAFractionalCapacityRange)."""
     binary: bool = False
-    """True to give rounded amounts the quantity format BinarySI (until 1.36). False to give them
-    the format of the policy's ``step``."""
+    """True to give rounded amounts the quantity format BinarySI (1.36 and earlier). False to give
+    them the format of the policy's ``step``."""
 
 
 class CapacityError(Exception):
@@ -121,14 +121,18 @@ class Capacity:
         """
         if wanted is None:
             return self.default or self.value
+        # Steps are counted from the minimum, so a range without one rounds nothing.
         if self.range is not None and self.range.min is not None:
             return _round_up(wanted, self.range, self.range.min, arithmetic)
         if self.values is not None:
+            # An amount above all valid values stays as it is, and ``allows`` rejects it.
             return next((each for each in self.values if wanted.nanos <= each.nanos), wanted)
         return wanted
 
     def allows(self, consumed: Amount, arithmetic: Arithmetic) -> bool:
         """True if the policy allows this amount (``violatesPolicy``)."""
+        # The default is allowed even outside of the range. The comparison includes the text, so a
+        # request for ``1Gi`` is not the default ``1024Mi``.
         if not self.has_policy or consumed == self.default:
             return True
         if self.range is not None:
@@ -147,9 +151,13 @@ def consumption(
     if not wanted.keys() <= capacities.keys():
         return None
     found = {}
+    # All amounts are computed before a policy is checked. An error must end the allocation, and not
+    # depend on the order of the capacities. Sorted, so that the first error is always the same.
     for name in sorted(capacities):
         try:
             found[name] = capacities[name].consumed(wanted.get(name), arithmetic)
+            # Objects from before the API server checked this can have negative amounts. Such an
+            # amount would free capacity that other claims use.
             if found[name].nanos < 0:
                 raise CapacityError("capacity value is negative")
         except CapacityError as error:
@@ -172,14 +180,14 @@ def _round_up(wanted: Amount, limits: Range, least: Amount, arithmetic: Arithmet
     unit = NANOS_PER_MILLI if limits.in_milli(arithmetic.fractional) else NANOS
     if unit == NANOS_PER_MILLI and not _is_milli(wanted):
         raise _unrepresentable(f"request {wanted.text} is not a representable milli value")
+    # Python could compute larger amounts, but Go computes with int64.
     if wanted.nanos > _LARGEST * NANOS:
         raise _unrepresentable(f"request {wanted.text} exceeds MaxInt64")
     low, pace = _units(least, unit), _units(step, unit)
     rounded = low + -(-(_units(wanted, unit) - low) // pace) * pace
     if rounded > _LARGEST:
         limit = "MaxInt64" if unit == NANOS else "the milli-value range"
-        text = f"request {wanted.text}, rounded up to the next step, exceeds {limit}"
-        raise _unrepresentable(text)
+        raise _unrepresentable(f"rounding request {wanted.text} up to the next step passes {limit}")
     return Amount(rounded * unit, "BinarySI" if arithmetic.binary else step.format)
 
 
@@ -201,6 +209,8 @@ def _is_milli(amount: Amount) -> bool:
 
 
 def _units(amount: Amount, unit: int) -> int:
+    # Whole units are rounded up, as by Go's ``Quantity.Value``. Thousandths are exact: the callers
+    # have checked this with ``_is_milli``.
     return whole_units(amount.nanos) if unit == NANOS else amount.nanos // unit
 
 

@@ -19,7 +19,10 @@ from devicemanager.core.quantity import NANOS, Quantity, round_down, round_up
 API_VERSION = "resource.k8s.io/v1"
 _COUNTERS = "pool"
 """Name of the counter set that replaces the resources of a pool."""
+# Limits of the API server for the devices of a slice. The lower limit applies if a device of the
+# slice consumes counters.
 _PER_SLICE, _PER_CONSUMING_SLICE = 128, 64
+# The lookahead excludes an access that is converted already, such as ``device.attributes[…]``.
 _ACCESS = re.compile(r"\bdevice\.([A-Za-z_]\w*)\b(?!\s*[.(\[])")
 _COMPARISON = re.compile(r"\bdevice\.([A-Za-z_]\w*)\s*(==|!=|<=|>=|<|>)\s*('[^']*'|\"[^\"]*\")")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
@@ -37,9 +40,10 @@ class Converted:
 
 
 def convert(objects: Sequence[v1alpha1.Object]) -> Converted:
-    """Return the v1alpha1 objects as objects of resource.k8s.io, with notes.
+    """Convert v1alpha1 objects to objects of resource.k8s.io.
 
-    The ResourceSlices come first, then the DeviceClasses, then the ResourceClaims.
+    The result has the ResourceSlices first, then the DeviceClasses, then the ResourceClaims. Its
+    notes say what has no exact equivalent, and what the user must check or change.
     """
     return _Converter(objects).run()
 
@@ -66,6 +70,7 @@ class _Converter:
 
     def _note(self, what: str, text: str) -> None:
         line = f"{what}: {text}"
+        # Some notes name the pool and are found for each of its devices.
         if line not in self._found.notes:
             self._found.notes.append(line)
 
@@ -76,6 +81,7 @@ class _Converter:
         """Return the type of each attribute of a driver, by name: string, int, version or
         quantity."""
         found = {}
+        # Types of all pools of the driver: a class selects devices of all of them.
         for pool in self._pools:
             if pool.driver == driver:
                 for attributes in (pool.attributes, *(each.attributes for each in pool.devices)):
@@ -97,8 +103,10 @@ class _Converter:
                 each.name: {"value": str(_blocks(each.capacity, each.block_size))}
                 for each in pool.resources
             }
+            # A slice can have either counters or devices, so the counters get a slice of their own.
             shared = [{"name": _COUNTERS, "counters": counters}]
             made.append(self._slice(pool, count, f"{pool.name}-counters", sharedCounters=shared))
+        # A pool without devices needs a slice, too: the pool exists only in its slices.
         for number, part in enumerate(parts or [()]):
             devices = [self._device(pool, each) for each in part]
             name = pool.name if len(parts) <= 1 else f"{pool.name}-{number}"
@@ -123,12 +131,14 @@ class _Converter:
         attributes, capacity = {}, dict[str, Object]()
         for name, attribute in merged.items():
             kind, value = _value(attribute)
+            # An attribute of resource.k8s.io cannot be a quantity, but CEL can compare capacities.
             if kind == "quantity":
                 capacity[name] = {"value": value}
             else:
                 attributes[name] = {kind: value}
         for each in device.resources:
             block = str(each.block_size)
+            # A range with a step rounds requests up to whole blocks, as v1alpha1 does.
             policy = {"default": block, "validRange": {"min": block, "step": block}}
             total = str(_blocks(each.capacity, each.block_size))
             capacity[each.name] = {"value": total, "requestPolicy": policy}
@@ -163,6 +173,7 @@ class _Converter:
         what = f'DeviceClass "{class_.name}"'
         if class_.device_type:
             self._note(what, "deviceType has no equivalent: claims must name the class")
+        # A DeviceClass of resource.k8s.io has no driver, so a selector excludes other drivers.
         selectors = [f'device.driver == "{class_.driver}"']
         selectors += self._selector(what, class_.constraints, {class_.driver})
         spec: Object = {"selectors": [{"cel": {"expression": each}} for each in selectors]}
@@ -186,9 +197,12 @@ class _Converter:
             self._note(
                 what, f"constraints: no pool has the attribute {', '.join(unknown)}: check its type"
             )
+        # Comparisons first: their pattern does not match an access that is replaced already.
         text = _COMPARISON.sub(lambda found: _compared(found, driver, types), constraints)
         text = _ACCESS.sub(lambda found: _access(found[1], driver, types), text)
         names = sorted({*_ACCESS.findall(constraints)})
+        # In v1alpha1, a device without the attribute does not match. In resource.k8s.io, the
+        # missing attribute would be an error that ends the allocation.
         guards = [f"has({_access(name, driver, types)})" for name in names]
         yield " && ".join([*guards, f"({text})" if guards else text])
         if re.search(r"\bdevice\s*[\[)]|\bin\s+device\b", constraints):
@@ -238,6 +252,7 @@ class _Converter:
     def _request(self, what: str, name: str, options: list[Object]) -> Object:
         if len(options) == 1:
             return {"name": name, "exactly": options[0]}
+        # A subrequest has no field ``adminAccess``.
         for option in options:
             if option.pop("adminAccess", None):
                 self._note(what, f"{name}: admin access is removed: alternatives cannot have it")
@@ -247,6 +262,7 @@ class _Converter:
     def _classes_of(self, detail: v1alpha1.ClaimDetail) -> list[v1alpha1.DeviceClass]:
         if detail.device_class:
             return [each for each in self._classes if each.name == detail.device_class]
+        # A type never selects a class with admin access: a claim must name such a class.
         return [
             each
             for each in sorted(self._classes, key=lambda each: each.name)
@@ -276,6 +292,8 @@ class _Converter:
             )
         if detail.limits:
             self._note(what, "limits have no equivalent: the number of devices is fixed")
+        # Without requests, a class with admin access gives all its devices. Only a claim that names
+        # the class gets it, so it is the only one in ``classes``.
         every = bool(classes) and classes[0].admin_access and not detail.requests
         made = []
         for place, name in enumerate(names):

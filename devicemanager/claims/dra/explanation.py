@@ -1,6 +1,7 @@
 """Explain why claims do not fit on a node: for each device, the first rule that excludes it.
 
-In:  a call of the allocator (``requests.Call``), and its claims, which do not fit.
+In:  claims that do not fit, and the other inputs of their allocation (``requests.Call``): the node,
+     its devices, and the device classes.
 Out: lines of text. For each request: the rules, and the devices that each rule excludes.
 """
 
@@ -60,9 +61,11 @@ def _of_option(call: Call, claim: str, option: RequestOption) -> Iterator[str]:
 
 def _rule(call: Call, option: RequestOption, number: int, source: Source) -> str | None:
     """Return the first rule that excludes a device; None if no rule does."""
+    # The order is that of the search, so the search would reject the device for the same reason.
     view, bit, candidate = call.view, 1 << number, option.candidate
     if view.exclusive & bit and not option.option.is_admin:
         return "allocated to another claim"
+    # One by one, to name the selector that is false.
     for selector in candidate.selectors:
         if not call.selectors.match((selector,), source, call.steps):
             return f"{selector.owner}, selector #{selector.index} is false: {selector.expression}"
@@ -75,6 +78,8 @@ def _rule(call: Call, option: RequestOption, number: int, source: Source) -> str
             return f"too little {name} left"
     if view.unaffordable & bit:
         return "too little is left of the counters of its pool"
+    # A shared device in use has charged its counters already. Another share charges nothing, so its
+    # groups are not compared.
     charged = view.allocated if source.device.get("allowMultipleAllocations") else ()
     if number not in charged and not CommonGroups(call.groups).add(number):
         return "incompatible with devices that use its counters (compatibilityGroups)"

@@ -15,6 +15,7 @@ from devicemanager.claims.dra.slices import Object
 from devicemanager.core.quantity import NANOS, parse_quantity
 
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+# Not a valid name, so no claim of the API server can have it.
 NO_NAME = "<extended-resources>"
 """Placeholder for the name of a claim that is not created yet. Messages contain this text."""
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -28,6 +29,8 @@ def classes_by_resource(classes: Iterable[Object]) -> dict[str, str]:
     resource, the newest is used.
     """
     found: dict[str, str] = {}
+    # Newest first, so that a user can move a resource to a new class. Of equally old classes, the
+    # first by name: the second sort keeps their order.
     ordered = sorted(classes, key=lambda each: str(each["metadata"]["name"]))
     ordered.sort(
         key=lambda each: str(each["metadata"].get("creationTimestamp") or ""), reverse=True
@@ -102,10 +105,13 @@ def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
 def served_by_dra(
     pod: Object, allocatable: Mapping[str, Any], resources: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the extended resources in a pod's requests that DRA serves on a node.
+    """Return the resources that a pod requests and that DRA serves on a node.
 
     The result maps each resource to its DeviceClass. DRA does not serve a resource while a device
     plugin has allocatable devices of it.
+
+    ``allocatable``: the node's allocatable amounts, by resource. ``resources``: the DeviceClass of
+    each extended resource.
     """
     spec = pod["spec"]
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
@@ -132,6 +138,7 @@ class _Requests:
         self._resource, self._class = resource, class_
         lasting: dict[int, dict[str, Any]] = {}
         self.mappings: list[dict[str, str]] = []
+        # Sidecars and app containers first: other init containers use their devices.
         for place, container in enumerate(containers):
             wanted = _wanted(container, resource)
             if wanted and place not in short:
@@ -142,12 +149,14 @@ class _Requests:
         for place in sorted(short):
             rest = _wanted(containers[place], resource)
             for other in sorted(lasting):
+                # An earlier sidecar still runs, and needs its devices.
                 if other >= place and rest > 0:
                     self._map(containers[place], lasting[other]["name"])
                     rest -= lasting[other]["exactly"]["count"]
             if rest > 0:
                 own = self._request(place, containers[place], rest)
                 sharing.append(containers[place])
+                # These containers run one after another, so the largest request is enough for all.
                 if largest is None or largest["exactly"]["count"] < rest:
                     largest = own
         for container in sharing:
@@ -155,6 +164,7 @@ class _Requests:
         self.requests = [*([largest] if largest else []), *lasting.values()]
 
     def _request(self, place: int, container: Object, count: int) -> dict[str, Any]:
+        # The names are visible in the status of the pod, so they have the scheduler's format.
         index = sorted(_amounts(container)).index(self._resource)
         return {
             "name": f"container-{place}-request-{index}",
@@ -177,6 +187,7 @@ class _Requests:
 
 def _amounts(container: Object) -> dict[str, Any]:
     resources = container.get("resources") or {}
+    # The API server copies a limit to a missing request.
     return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
 
 

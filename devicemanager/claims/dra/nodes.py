@@ -48,7 +48,7 @@ def node_matches(node: Node, spec: Object) -> bool:
     """True if a node can use a slice, or a device with its own node selection.
 
     ``spec``: the spec of the slice, or the device, with ``nodeName``, ``allNodes`` or
-    ``nodeSelector``. Raises InvalidSelector.
+    ``nodeSelector``. Raises InvalidSelector for a malformed node selector.
     """
     name = spec.get("nodeName")
     if name:
@@ -60,14 +60,20 @@ def node_matches(node: Node, spec: Object) -> bool:
 
 
 def selects(selector: Object, node: Node) -> bool:
-    """True if a node satisfies at least one term of the selector. Raises InvalidSelector."""
+    """True if a node satisfies at least one term of the selector.
+
+    Raises InvalidSelector for a malformed selector.
+    """
     terms = [
         (number, term)
         for number, term in enumerate(selector.get("nodeSelectorTerms") or ())
+        # An empty term matches no node.
         if term.get("matchExpressions") or term.get("matchFields")
     ]
+    # All terms are checked first: an error in one of them is an error on every node.
     faults = [fault for number, term in terms for fault in _faults(number, term)]
     if faults:
+        # Go removes duplicate errors, and writes brackets around several.
         text = faults[0] if len(faults) == 1 else f"[{', '.join(dict.fromkeys(faults))}]"
         raise InvalidSelector(f"failed to parse node selector {_go_text(selector)}: {text}")
     return any(_matches(term, node) for _, term in terms)
@@ -85,6 +91,7 @@ def _is_met(requirement: Object, labels: Mapping[str, str]) -> bool:
     value, values = labels.get(key), list[str](requirement.get("values") or ())
     if operator == "In":
         return value in values
+    # A node without the label matches, too.
     if operator == "NotIn":
         return value not in values
     if operator in ("Exists", "DoesNotExist"):

@@ -21,6 +21,7 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 """Finalizer that the scheduler adds when it allocates a claim."""
 MAX_RESERVED = 256
 """Maximum number of pods for which one claim can be reserved."""
+# The suffix has a hyphen and 5 characters, and the whole name fits into a DNS label of 63.
 _LONGEST = 57
 """Maximum length of a generated name, without its random suffix."""
 
@@ -42,6 +43,7 @@ def claim_names(pod: Object) -> dict[str, str | None]:
             found[name] = entry["resourceClaimName"]
         elif name not in known:
             found[name] = None
+        # The claim controller writes null for an entry that needs no claim.
         elif known[name] is not None:
             found[name] = known[name]
     return found
@@ -144,6 +146,7 @@ def with_allocation(claim: Object, result: AllocationResult, now: str) -> dict[s
 
     ``now``: the current time in RFC 3339 format.
     """
+    # The scheduler sets the time, not its allocator.
     allocation = {**result, "allocationTimestamp": now}
     return {**claim, "status": {**(claim.get("status") or {}), "allocation": allocation}}
 
@@ -165,6 +168,7 @@ def released(claim: Object, gone: Iterable[str]) -> dict[str, Any]:
     users = [each for each in status.get("reservedFor") or () if each["uid"] not in uids]
     status["reservedFor"] = users
     if not users:
+        # The claim controller clears the allocation. The API server then drops the device statuses.
         for name in ("reservedFor", "allocation", "devices"):
             status.pop(name, None)
     return {**claim, "status": status}
@@ -173,6 +177,7 @@ def released(claim: Object, gone: Iterable[str]) -> dict[str, Any]:
 def reserved_pods(claim: Object) -> list[Object]:
     """Return the references to the pods for which a claim is reserved."""
     status = claim.get("status") or {}
+    # A claim can also be reserved for other objects, such as a PodGroup.
     return [each for each in status.get("reservedFor") or () if each.get("resource") == "pods"]
 
 
@@ -187,6 +192,7 @@ def entry_of(claim: Object) -> str | None:
 def owning_pod(claim: Object) -> str | None:
     """Return the UID of the pod that owns a claim; None if a user created the claim."""
     for each in claim["metadata"].get("ownerReferences") or ():
+        # As upstream (``IsForPod``), only the controller counts, not other owners.
         if each.get("controller") and each.get("kind") == "Pod":
             return str(each["uid"])
     return None

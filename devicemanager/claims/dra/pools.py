@@ -51,6 +51,7 @@ class Source:
         if self._facts is None:
             try:
                 self._facts = self._interning.facts(self.device)
+            # ``KeyError``: a capacity without a value.
             except (ValueError, KeyError) as error:
                 where = f"ResourceSlice {self.slice.name}: device {self.device['name']}"
                 raise AllocationError(f"invalid {where}: {error}") from None
@@ -96,22 +97,23 @@ class Offer:
     inventory: Inventory
     """Devices of the complete and valid pools; in 1.34, also of incomplete pools.
 
-    If each device of a slice selects its own nodes, devices of other nodes are included.
+    Includes devices that the node cannot use, if their slice has ``perDeviceNodeSelection``.
+    ``Candidate.accepts`` excludes these devices.
     """
     sources: tuple[Source, ...]
     """Source of each device: ``sources[N]`` is the source of device number N."""
     shareable: int
     """The set of devices that allow multiple allocations. Bit N stands for device number N."""
     charges: Mapping[DeviceKey, Amounts]
-    """For each device that consumes counters, the amount of each counter in nano-units.
+    """For each device that consumes counters: the amounts in nano-units, by ``set/counter``.
 
-    Covers the pools of ``inventory``, including devices that only other nodes can use.
+    Includes devices that only other nodes can use: they consume the counters of the same pools.
     """
     groups: Mapping[DeviceKey, Declared] = attrs.field(factory=dict)
     """Compatibility groups of each device that consumes counters.
 
-    Empty if the feature gate DRADeviceCompatibilityGroups is disabled. Otherwise, covers the pools
-    of ``inventory``, including devices that only other nodes can use.
+    Includes devices that only other nodes can use. Empty if the feature gate
+    DRADeviceCompatibilityGroups is disabled.
     """
 
     @property
@@ -125,6 +127,8 @@ def offer(slices: Sequence[Slice], node: Node, profile: Profile, interning: Inte
     pools = _gather(slices, node, profile)
     built, sources, charges = [], list[Source](), dict[DeviceKey, Amounts]()
     for pool in pools:
+        # Not ``is_usable``: 1.34 uses the slices of incomplete pools. In later versions, an
+        # incomplete pool has no ``slices`` here.
         if pool.invalid or not pool.slices:
             continue
         devices = []
@@ -137,6 +141,7 @@ def offer(slices: Sequence[Slice], node: Node, profile: Profile, interning: Inte
                 sources.append(Source(each, spec, interning))
                 if consumed:
                     charges[key] = consumed
+        # Devices of other nodes can be in use, and then reduce the counters that are left.
         for each in pool.elsewhere:
             for spec in each.devices:
                 if "consumesCounters" in spec:
@@ -189,17 +194,22 @@ def _is_for(each: Slice, node: Node, profile: Profile) -> bool:
     spec = each.spec
     counters = bool(spec.get("sharedCounters"))
     ignores_counters = counters and not profile.pools_of_node_only
+    # Without the gate, upstream ignores slices that use its fields. In 1.34, a slice with counters
+    # can also have devices, so its counters alone do not exclude it.
     if not profile.has(Feature.PARTITIONABLE) and (
         spec.get("perDeviceNodeSelection") is not None or ignores_counters
     ):
         return False
+    # The pool is then incomplete, so that none of its devices is allocated.
     if _is_ignored(each, profile):
         return False
     of_any_node = profile.counters_of_any_node or profile.is_stable
+    # Devices of this node may consume counters of a slice for other nodes.
     if counters and of_any_node and not profile.pools_of_node_only:
         return True
     if spec.get("nodeName") or spec.get("allNodes") or spec.get("nodeSelector") is not None:
         return _matches(node, spec, f"slice {each.name}")
+    # A slice without any of these fields belongs to a later version of the API: ignore it.
     return each.chooses_per_device and any(
         _matches(node, device, f"device {device['name']} in slice {each.name}")
         for device in each.devices
@@ -237,6 +247,7 @@ def _pool(
 ) -> GatheredPool | None:
     """Return a pool; None if ``own`` lacks slices of the pool and another node has a newer
     generation of the pool."""
+    # If slices state different numbers, upstream uses that of the first one.
     count = own[0].count
     if profile.pools_of_node_only:
         own = sorted(own, key=lambda each: each.name)
@@ -244,10 +255,15 @@ def _pool(
         is_incomplete = len(own) != count
         return GatheredPool(key, tuple(own), (), sets, is_incomplete, _duplicate(own))
     every = own
+    # Upstream reads the slices of other nodes only if slices are missing here. So a complete
+    # generation stays in use while a newer one has slices only on other nodes.
     if len(own) != count:
         all_of_pool = [each for each in slices if each.pool == key]
         if any(each.generation > own[0].generation for each in all_of_pool):
+            # The driver is replacing the pool. Upstream ignores the old generation without an
+            # error, even for ``allocationMode: All``.
             return None
+        # Ignored slices must not make the pool complete: their devices are invisible.
         every = [
             each
             for each in all_of_pool
@@ -268,6 +284,7 @@ def _built(
     slices = tuple([each for each in own if each not in counters])
     elsewhere = tuple([each for each in both[len(own) :] if each not in counters])
     sets = tuple([each for one in counters for each in one.counter_sets])
+    # Upstream looks for duplicate names only in slices for this node.
     fault = _duplicate(slices)
     if partitionable and not fault:
         fault = _counter_fault(sets, [*slices, *elsewhere])

@@ -16,8 +16,8 @@ class Quirk(enum.Enum):
     """Known bug of Kubernetes' allocator. The value is the name that users see."""
 
     STALE_LIST_MATCH = "stale-list-match"
-    """After the search removes a device that it tried, matchAttribute still allows only the values
-    that this device has in common with the others (k/k#140300)."""
+    """For matchAttribute with lists, a device that the search tries excludes the values that it
+    lacks. These values stay excluded after the search drops the device (k/k#140300)."""
     KEPT_RESERVATIONS = "kept-reservations"
     """A device that the search rejects keeps its counters reserved. So does a shareable device that
     the search picks and then puts back (k/k#140431, k/k#140436)."""
@@ -80,15 +80,15 @@ class Profile:
     limit_per_request: bool = True
     """True if the error for too many devices names the request (since 1.37)."""
     keeps_step_format: bool = True
-    """True if rounded amounts have the quantity format of the policy's ``step``; False for BinarySI
-    (until 1.36)."""
+    """True if rounded amounts have the quantity format of the policy's ``step`` (since 1.37). False
+    if they have the format BinarySI."""
     knows_alpha_fields: bool = True
-    """True if the allocator knows derived attributes and compatibility groups (since 1.37); False
+    """True if the allocator reads derived attributes and compatibility groups (since 1.37). False
     if it ignores both.
 
-    An allocator that knows them rejects requests with derived attributes while the gate of derived
-    attributes is disabled. It does not use slices with compatibility groups while the gate of
-    compatibility groups is disabled.
+    If True, disabled feature gates have an effect. Without DRADerivedAttributes, requests with
+    derived attributes are rejected. Without DRADeviceCompatibilityGroups, slices with compatibility
+    groups are not used.
     """
     counters_of_any_node: bool = False
     """True if every node uses all slices with counters, even those for other nodes (1.36)."""
@@ -100,11 +100,11 @@ class Profile:
     an incomplete pool are used.
     """
     every_taint_counts: bool = False
-    """True if a request must tolerate taints with any effect (until 1.34)."""
+    """True if a request must tolerate taints with any effect (1.34 and earlier)."""
     writes_tolerations: bool = True
     """True if results contain the tolerations of their request (since 1.36)."""
     known_features: frozenset[Feature] = frozenset(Feature)
-    """Gates that can be enabled. For 1.34, these are only beta and stable gates."""
+    """Gates that can be enabled. For 1.34, these are only the gates of the variant ``stable``."""
 
     @classmethod
     def of(
@@ -149,6 +149,7 @@ _BY_VERSION = {
     for each in (
         Profile(
             "1.34",
+            # These features are beta in 1.34. The others are alpha, or come in later versions.
             frozenset({Feature.ADMIN_ACCESS, Feature.PRIORITIZED_LIST}),
             frozenset({Quirk.KEPT_RESERVATIONS, Quirk.CONFIG_PER_REQUEST}),
             error_names_device=False,
@@ -165,6 +166,7 @@ _BY_VERSION = {
             _DEFAULT_FEATURES,
             frozenset(
                 {
+                    # The other quirks are not in 1.36.3, the last patch release.
                     Quirk.STALE_LIST_MATCH,
                     Quirk.SHARES_CHARGED_AGAIN,
                     Quirk.COUNTERS_BY_POOL_NAME,

@@ -19,9 +19,9 @@ class StaleMatch:
     count: int = 0
 
     def add(self, request: int, values: Values) -> bool:
-        """Add a device if it is the first one, or if ``common`` contains one of its values.
+        """Add a device and return True; return False if none of its ``values`` is in ``common``.
 
-        ``values``: the attribute values of the device. Return True if the device was added.
+        A device is always added while the constraint has no other device.
         """
         if self.count:
             values &= self.common
@@ -59,5 +59,6 @@ class DistinctPerRequest:
 
     def remove(self, request: int) -> None:
         """Remove the latest device of a request."""
+        # Earlier devices of the request may still be picked, but are not compared any more.
         self.latest.pop(request, None)
         self.count -= 1

@@ -66,7 +66,7 @@ class RequestOption:
 
 @attrs.frozen(eq=False)
 class ClaimRequests:
-    """A claim with its requests."""
+    """A claim, the options of each of its requests, and its form for the search (``ordered``)."""
 
     claim: Object
     requests: tuple[tuple[RequestOption, ...], ...]
@@ -121,6 +121,8 @@ class _Reader:
         self._key = key_of(claim)
         self._devices = claim["spec"].get("devices") or {}
         self._constraints = self._devices.get("constraints") or ()
+        # One function for each constraint: ``_kinds`` of the search reads the values of all devices
+        # once for each function.
         self._published = tuple([self._values(_attribute_of(each)) for each in self._constraints])
         self._derived: dict[tuple[str, str], Callable[[int], Values | None]] = {}
 
@@ -128,6 +130,7 @@ class _Reader:
         requests, total = [], 0
         for request in self._devices.get("requests") or ():
             found = self._request(request)
+            # A lower bound: the search checks the limit again with the options that it chooses.
             least = min(each.option.count for each in found)
             if self._call.profile.limit_per_request and least > MAX_DEVICES - total:
                 raise AllocationError(
@@ -141,6 +144,7 @@ class _Reader:
                 f"claim {self._key}: number of requested devices {total} exceeds the claim limit"
                 f" of {MAX_DEVICES}"
             )
+        # After the requests, because upstream reports errors of requests first.
         makers = tuple([self._maker(*each) for each in enumerate(self._constraints)])
         options = tuple([tuple([each.option for each in found]) for found in requests])
         return ClaimRequests(self._claim, tuple(requests), OrderedClaim(options, makers))
@@ -152,6 +156,7 @@ class _Reader:
             raise self._fault(
                 name, "has subrequests, but the DRAPrioritizedList feature is disabled"
             )
+        # The variant ``stable`` ignores capacities in requests.
         if not (profile.is_stable or profile.has(Feature.CONSUMABLE_CAPACITY)):
             self._reject_capacity(request)
         if not alternatives:
@@ -174,6 +179,7 @@ class _Reader:
     def _option(self, name: str, spec: Object, full: str, parent: str) -> RequestOption:
         """Translate a request or subrequest. ``full`` is the name of the request or subrequest in
         results. Raises AllocationError."""
+        # The order of these checks is that of upstream: only the first error is reported.
         profile = self._call.profile
         derived: dict[str, str] = {}
         if spec.get("derivedAttributes") and profile.knows_alpha_fields:
@@ -189,8 +195,10 @@ class _Reader:
                     " (unsupported selector type?)"
                 )
         admin = spec.get("adminAccess")
+        # Also an error for False: upstream tests only whether the field is set.
         if admin is not None and not profile.has(Feature.ADMIN_ACCESS):
             raise self._fault(name, "admin access is requested, but the feature is disabled")
+        # A missing class is an error even for a subrequest that the search would not choose.
         device_class = self._class(name, spec)
         candidate = Candidate(
             self._call,
@@ -212,6 +220,8 @@ class _Reader:
                 [
                     Compared(number, self._compared(number, derived))
                     for number, each in enumerate(self._constraints)
+                    # A constraint without requests applies to all. The name of a request includes
+                    # its subrequests.
                     if not each.get("requests") or {parent, full} & set(each["requests"])
                 ]
             ),
@@ -240,6 +250,7 @@ class _Reader:
             return None
         if mode != "All":
             raise self._fault(name, f"unsupported count mode {mode}")
+        # An incomplete or invalid pool is an error, because ``All`` must not miss a device.
         for pool in self._call.offer.pools:
             if not pool.is_usable:
                 state = "being updated" if pool.is_incomplete else "invalid"
@@ -325,6 +336,8 @@ def _attribute_of(constraint: Object) -> str:
 def _published(source: Source, name: str, has_lists: bool) -> Values | None:
     """Return the values of an attribute in a device's slice; None if the device lacks it."""
     attributes = source.device.get("attributes") or {}
+    # Upstream looks for the full name first. Then a name in the driver's domain also matches the
+    # short name, because drivers may omit their own domain.
     value: Mapping[str, Any] | None = attributes.get(name)
     if value is None:
         domain, slash, short = name.partition("/")
@@ -346,6 +359,8 @@ def _compared_values(value: Object, has_lists: bool) -> Values | None:
             return frozenset((kind, each) for each in value[plural])
         if value.get(kind) is not None:
             return frozenset(((kind, value[kind]),))
+    # Upstream without lists: the first device with an unknown type is accepted, and no other is.
+    # With lists: a device with an unknown type is never accepted.
     return None if has_lists else frozenset()
 
 
@@ -376,8 +391,11 @@ class Candidate:
         source = self.call.offer.sources[number]
         if not self._is_selectable(source):
             return False
+        # Unlike in ``accepts``, upstream's error has neither driver nor pool here.
         if not self._has_capacity(source, source.device["name"]):
             return False
+        # Without the quirk, a device with too little free capacity is included, so that the request
+        # fails instead of getting fewer devices.
         skips_full = Quirk.ALL_SKIPS_FULL in self.call.profile.quirks
         used = self.call.view.allocated.get(number, {}) if skips_full else {}
         totals = source.facts.totals
@@ -390,6 +408,8 @@ class Candidate:
         profile, device = self.call.profile, source.device
         if device.get("bindingConditions") and not profile.has(Feature.BINDING_CONDITIONS):
             return False
+        # Before the node, as upstream: an error in a selector shows even for devices of other
+        # nodes.
         if not self.call.selectors.match(self.selectors, source, self.call.steps):
             return False
         if not source.slice.chooses_per_device:
@@ -410,11 +430,13 @@ class Candidate:
             ) from None
 
     def consumed(self, source: Source) -> dict[str, Amount] | None:
-        """Return the amounts that the request consumes of a device, by capacity name.
+        """Return the amounts that the request consumes of a device, as quantities by capacity name.
 
         Return None if the request cannot use the device. Raises CapacityError for an amount that is
         negative or too large, or has too many decimals.
         """
+        # Devices with equal capacities have the same facts, so the amounts are computed once for
+        # them.
         key = id(source.facts)
         if key not in self._consumed:
             wanted = (self.spec.get("capacity") or {}).get("requests") or {}
@@ -426,9 +448,10 @@ class Candidate:
         return self._consumed[key]
 
     def consumes(self, number: int) -> Amounts:
-        """Return the amounts that the request consumes of a device, by capacity name.
+        """Return the amounts of ``consumed`` in nano-units, by capacity name.
 
-        Amounts are in nano-units.
+        The result is empty if the feature gate DRAConsumableCapacity is disabled, or if the request
+        cannot use the device.
         """
         if not self.call.profile.has(Feature.CONSUMABLE_CAPACITY):
             return {}
@@ -440,10 +463,10 @@ class Candidate:
         return self._amounts[key]
 
     def consumes_as_one_of_all(self, number: int) -> Amounts:
-        """Return the result of ``consumes``. Only for requests with ``allocationMode: All``.
+        """Return the same amounts as ``consumes``, for a request with ``allocationMode: All``.
 
-        With Kubernetes' bug ``ALL_WITH_COUNTERS``, raise AllocationError if the device consumes
-        counters.
+        Raises AllocationError if the device consumes counters and the quirk ``ALL_WITH_COUNTERS``
+        is enabled: Kubernetes' allocator crashes in this case.
         """
         crashes = Quirk.ALL_WITH_COUNTERS in self.call.profile.quirks
         if crashes and self.call.offer.inventory.devices[number].charge:
@@ -459,6 +482,7 @@ class Candidate:
         if device.get("consumesCounters") and not profile.has(Feature.PARTITIONABLE):
             return False
         if source.slice.spec.get("skipNodeOperations") and _uses_node_operations(profile):
+            # A kubelet that does not declare the feature would fail the pod.
             declared = _NODE_OPERATIONS in self.call.node.declared_features
             if not (profile.has(Feature.NODE_OPERATIONS) and declared):
                 return False

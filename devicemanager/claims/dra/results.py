@@ -38,6 +38,7 @@ class Writer:
         if picks:
             devices["results"] = [self._device(claim, pick) for pick in picks]
         chosen = _chosen(claim, picks)
+        # Configs of classes first: later configs override earlier ones in drivers.
         configs = [*_class_configs(chosen), *self._claim_configs(claim, chosen)]
         if Quirk.CONFIG_PER_REQUEST not in self.profile.quirks:
             configs = [_for_all(each, chosen) for each in configs]
@@ -63,6 +64,7 @@ class Writer:
             found["adminAccess"] = True
         if option.spec.get("tolerations") and self.profile.writes_tolerations:
             found["tolerations"] = [
+                # Go omits empty fields.
                 {name: value for name, value in each.items() if value not in ("", None)}
                 for each in option.spec["tolerations"]
             ]
@@ -74,6 +76,7 @@ class Writer:
             found["shareID"] = self.new_share_id()
             consumed = option.candidate.consumed(source)
             if consumed:
+                # All capacities of the device, also those that the request does not name.
                 found["consumedCapacity"] = {name: str(consumed[name]) for name in sorted(consumed)}
         operations = source.slice.spec.get("skipNodeOperations")
         if operations and self.profile.has(Feature.NODE_OPERATIONS):
@@ -93,6 +96,7 @@ class Writer:
             times = sum(bool({*_names(each)} & {*wanted}) for each in chosen)
             if wanted and Quirk.CONFIG_PER_REQUEST not in self.profile.quirks:
                 times = min(times, 1)
+            # A config without requests applies to all, so it is written once.
             for _ in range(times if wanted else 1):
                 yield _config("FromClaim", config, list(wanted))
 
@@ -104,10 +108,14 @@ class Writer:
             source = self.offer.sources[pick.number]
             per_device = source.slice.chooses_per_device
             choice = source.device if per_device else source.slice.spec
+            # The variant ``stable`` does not read ``bindsToNode``.
             binds = source.device.get("bindsToNode") and not self.profile.is_stable
             if choice.get("nodeName") is not None or binds:
+                # One device that is local to the node binds the whole claim to it.
                 return _only(self.node.name)
             terms = (choice.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+            # The API server allows one term. Several terms are alternatives, which cannot be merged
+            # with the terms of other devices.
             if len(terms) > 1:
                 raise AllocationError(
                     f"create NodeSelector for claim {claim.claim['metadata']['name']}:"

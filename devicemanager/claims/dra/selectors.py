@@ -47,7 +47,7 @@ class Selector:
     """CEL selector of a class or claim."""
 
     owner: str
-    """``class NAME`` or ``claim NAMESPACE/NAME``."""
+    """The class or claim with this selector: ``class NAME`` or ``claim NAMESPACE/NAME``."""
     index: int
     expression: str
 
@@ -76,11 +76,14 @@ class Selectors:
 
     def _matches(self, selector: Selector, source: Source, steps: StepBudget) -> bool:
         key = self._key(source)
+        # This cache needs no projection, which has to read all attributes of the device.
         result = self._results.get((selector.expression, key))
         if result is None:
             result = self._evaluate(selector.expression, self._device(key, source), steps)
             self._results[selector.expression, key] = result
         if isinstance(result, str):
+            # The cache has only the text of an error: the message also names the device, and many
+            # devices share the result.
             raise AllocationError(self._error(selector, source, result))
         return result
 
@@ -125,6 +128,7 @@ class Selectors:
                 key[0],
                 {name: _attribute(each) for name, each in facts.attributes.items()},
                 {name: str(each["value"]) for name, each in facts.raw_capacity.items()},
+                # The variant ``stable`` does not pass ``allowMultipleAllocations`` to CEL.
                 key[2] and not self._profile.is_stable,
             )
         return device
@@ -135,10 +139,13 @@ class Selectors:
         Devices with equal values of all attributes that the expression reads share one result.
         """
         try:
+            # Compiled when a device reaches the selector, as upstream: an error in a selector that
+            # is never evaluated does not show.
             selector = compile_selector(expression, features=self._features)
             key = expression, selector.projection(device)
             result = self._by_values.get(key)
             if result is None:
+                # Before the evaluation: without steps, the search must not start a costly one.
                 steps.spend(_STEPS)
                 result = self._by_values[key] = _answer(selector, device, steps)
             return result

@@ -22,7 +22,7 @@ Object = Mapping[str, Any]
 
 @attrs.frozen(eq=False)
 class Slice:
-    """One ResourceSlice."""
+    """ResourceSlice: one part of a driver's pool."""
 
     name: str
     pool: PoolKey
@@ -78,6 +78,7 @@ class Slice:
     @property
     def binds(self) -> bool:
         """True if a device of the slice has binding conditions."""
+        # Upstream tests for nil, so an empty list counts, too.
         return any(device.get("bindingConditions") is not None for device in self.devices)
 
 
@@ -95,7 +96,7 @@ def charge(device: Object) -> dict[str, int]:
 
 
 def budget(counter_sets: Iterable[Object]) -> dict[str, int]:
-    """Return the value of each counter in nano-units, by ``set/counter``."""
+    """Return the counters of counter sets: their values in nano-units, by ``set/counter``."""
     return {
         f"{each['name']}/{name}": parse_quantity(str(counter["value"]))
         for each in counter_sets

@@ -80,12 +80,14 @@ def _device(
     return core.Device(
         core.DeviceKey(pool.driver, pool.name, device.name),
         mappings.unique({**common, **_attributes(device.attributes)}),
+        # Charges of 0 are left out, so that devices with and without them are interchangeable.
         mappings.unique({name: amount for name, amount in charge.items() if amount}),
         mappings.unique(capacity),
     )
 
 
 def _attributes(attributes: Iterable[api.Attribute]) -> dict[str, AttributeValue]:
+    # Validation ensures that each attribute has one value.
     return {attribute.name: attribute.values()[0] for attribute in attributes}
 
 

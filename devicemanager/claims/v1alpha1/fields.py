@@ -27,7 +27,9 @@ def json_value(value: object) -> Any:
     if isinstance(value, str):
         return _utf8(value)
     if isinstance(value, float):
+        # JSON has neither infinity nor NaN.
         return value if math.isfinite(value) else str(value)
+    # YAML reads an unquoted time as a date object, but times in the API are RFC 3339 texts.
     if isinstance(value, datetime.date):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, Mapping):
@@ -35,6 +37,7 @@ def json_value(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         return [json_value(each) for each in value]
     if isinstance(value, (set, frozenset)):
+        # Sorted, because a set has no order: equal sets must give equal documents.
         return sorted(_utf8(str(each)) for each in value)
     return _utf8(str(value))
 
@@ -60,6 +63,7 @@ class Fields:
         self.errors = errors
         self._left: dict[Any, Any] = {}
         if isinstance(value, Mapping):
+            # A copy, because each read removes a field.
             self._left = dict(value)
         elif value is not None:
             errors.append(wrong_type(path or "object", "a mapping", value))
@@ -90,9 +94,9 @@ class Fields:
         return self.as_text(self.take(name), name)
 
     def as_text(self, value: object, name: str) -> str:
-        """Return ``value``, the value of the field ``name``.
+        """Return ``value`` if it is Unicode text, else an empty string.
 
-        If the value is not Unicode text, add an error and return an empty string.
+        If the value is neither None nor Unicode text, add an error for the field ``name``.
         """
         text = self._checked(value, name, str, "a string", "")
         if text.isascii() or text == _utf8(text):
@@ -109,6 +113,7 @@ class Fields:
         value = self.take(name)
         if value is None:
             return None
+        # In Python, True and False are integers.
         if isinstance(value, bool) or not isinstance(value, int) or value not in _INT64:
             self.errors.append(wrong_type(self.under(name), "a 64-bit integer", value))
             return None

@@ -49,7 +49,7 @@ class ConfigReference:
 
 @attrs.frozen
 class ConfigObject:
-    """Object with settings for a driver. Its type belongs to another API."""
+    """Settings for a driver: an object of any API other than this one."""
 
     api_version: str
     kind: str
@@ -59,7 +59,7 @@ class ConfigObject:
 
     @property
     def reference(self) -> ConfigReference:
-        """Reference to this object."""
+        """API version, kind, name and namespace of this object, as a ``ConfigReference``."""
         meta = self.metadata
         return ConfigReference(self.api_version, self.kind, meta.name, meta.namespace)
 
@@ -94,6 +94,7 @@ class Attribute:
 
     def values(self) -> tuple[AttributeValue, ...]:
         """Return all values that are set; a valid attribute has exactly one."""
+        # Quantities are compared by value: ``1Gi`` and ``1024Mi`` are equal.
         amount = None if self.quantity_value is None else self.quantity_value.nanos
         found = (
             (AttributeType.STRING, self.string_value),
@@ -127,14 +128,16 @@ class ResourceCapacity:
 
 @attrs.frozen
 class Device:
-    """Device of a pool."""
+    """One device in a pool, with its attributes and resources."""
 
     name: str = ""
     attributes: tuple[Attribute, ...] = ()
     requests: Quantities = attrs.field(factory=dict)
-    """By resource of the pool: the amount that the device consumes while it is allocated."""
+    """Amounts of the pool's resources that the device consumes while it is allocated, by resource
+    name."""
     resources: tuple[ResourceCapacity, ...] = ()
-    """Resources of the device itself, which claims can request and share."""
+    """Resources that claims can request in amounts, such as bandwidth. Several claims can then
+    share the device."""
 
 
 @attrs.frozen
@@ -148,7 +151,8 @@ class DevicePool:
     attributes: tuple[Attribute, ...] = ()
     """Attributes of all devices; a device can override an attribute by name."""
     resources: tuple[ResourceCapacity, ...] = ()
-    """Resources that allocated devices consume."""
+    """Resources that the devices of the pool share, such as memory slices. An allocated device
+    consumes amounts of these resources (``Device.requests``)."""
     devices: tuple[Device, ...] = ()
     available_devices: int | None = None
     """Number of available devices that the driver reports; not used for allocation."""
@@ -255,6 +259,7 @@ class DeviceClaim:
 
     def same_spec(self, other: DeviceClaim) -> bool:
         """True if this claim and ``other`` have equal requests and equal ``match_attributes``."""
+        # Labels, annotations and status can change while the claim is allocated.
         return (self.claims, self.match_attributes) == (other.claims, other.match_attributes)
 
 

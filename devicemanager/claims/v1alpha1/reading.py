@@ -37,8 +37,8 @@ _TOO_LARGE = f"larger than {MAX_SIZE} characters"
 def read_text(text: str, where: str = "") -> tuple[api.Object, ...]:
     """Return all objects of a text. For a document of kind ``List``, return its items.
 
-    Raises InvalidObject with a line for each error, starting with ``where`` (the name of the
-    text). No list in the text may have more than ``MAX_DEVICES`` items.
+    Raises InvalidObject with one line for each error. Each line starts with ``where``, the name of
+    the text. No list in the text may have more than ``MAX_DEVICES`` items.
     """
     prefix = f"{where}: " if where else ""
     try:
@@ -72,6 +72,7 @@ def read_object(document: object) -> api.Object:
     """
     try:
         return _read(document)
+    # Aliases in YAML can make an object contain itself.
     except RecursionError:
         raise InvalidObject(("object: nested too deeply, or contains itself",)) from None
 
@@ -85,11 +86,13 @@ def _read(document: object) -> api.Object:
     version, kind = fields.text("apiVersion"), fields.text("kind")
     metadata = _metadata(fields)
     if not metadata.namespace and (version, kind) not in _CLUSTER_SCOPED:
+        # As kubectl does with a manifest that names no namespace.
         metadata = attrs.evolve(metadata, namespace="default")
     found: api.Object
     if version == api.API_VERSION:
         reader = _KINDS.get(kind)
         if reader is None:
+            # The fields of an unknown kind cannot be checked, so this is its only error.
             errors.append(unsupported("kind", kind, *_KINDS))
             raise InvalidObject((object_line(kind, object_name(metadata), errors[-1]),))
         found = reader(fields, metadata)
@@ -211,7 +214,7 @@ def _device(fields: Fields) -> api.Device:
 
 
 def read_attribute(fields: Fields) -> api.Attribute:
-    """Return the attribute in ``fields``, without checking the rules for attributes."""
+    """Return an attribute, read from ``fields``, without checking the rules for attributes."""
     return api.Attribute(
         fields.text("name"),
         fields.optional_text("stringValue"),
@@ -262,7 +265,7 @@ def _detail(fields: Fields) -> api.ClaimDetail:
 
 
 def read_status(fields: Fields) -> api.ClaimStatus:
-    """Return the claim status in ``fields``. Add an error for each field that was not read."""
+    """Return the status of a claim, read from ``fields``. Add an error for each unknown field."""
     found = api.ClaimStatus(
         fields.each("allocations", _device_allocation),
         fields.each("classConfigs", _config_object),
@@ -291,7 +294,7 @@ def _resource_allocation(fields: Fields) -> api.ResourceAllocation:
 
 
 def read_device_status(fields: Fields) -> api.DeviceStatus:
-    """Return the entry of ``deviceStatuses`` in ``fields``."""
+    """Return one entry of ``deviceStatuses``, read from ``fields``."""
     return api.DeviceStatus(
         fields.text("devicePoolName"),
         fields.text("deviceName"),

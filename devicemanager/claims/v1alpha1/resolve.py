@@ -56,8 +56,8 @@ class AcceptedDevices:
 
     device_class: api.DeviceClass
     devices: int
-    """Set of the devices that this class accepts, except those that a preceding class in
-    ``ResolvedAlternative.accepted`` accepts."""
+    """The set of devices that this class accepts. If several classes accept a device, it is only in
+    the set of the first class."""
 
 
 @attrs.frozen
@@ -92,6 +92,7 @@ class Constraints:
     _answers: dict[str, dict[tuple[object, ...], str | None]] = attrs.field(
         factory=dict, init=False
     )
+    # A list, because the fields of a frozen class cannot be set again.
     _count: list[int] = attrs.field(factory=lambda: [0], init=False)
     """Number of cached results, as the only element of a list."""
 
@@ -125,6 +126,8 @@ class Constraints:
                 except OutOfStepsError:
                     left = devices & ~passed & ~bitset.union(failed.values())
                     raise ConstraintsCutOff(left.bit_count(), devices.bit_count()) from None
+                # Interned: many results have equal texts, and the cache holds up to
+                # ``_MAX_ANSWERS`` results.
                 answers[values] = fault if fault is None else sys.intern(fault)
                 self._note_answer(text)
             fault = answers[values]
@@ -139,6 +142,7 @@ class Constraints:
         self._count[0] += 1
         if self._count[0] > _MAX_ANSWERS:
             oldest = next(iter(self._answers))
+            # Not this constraint: its results are in use, and a retry of the call needs them.
             if oldest != text:
                 self._count[0] -= len(self._answers.pop(oldest))
 
@@ -151,6 +155,7 @@ def _fault(
     Return None if they satisfy it. Raises OutOfStepsError if the evaluation takes too long.
     """
     steps.spend(_BASE_STEPS)
+    # A device without the attribute has None instead of a value.
     attributes = {
         name: value for name, value in values.items() if isinstance(value, AttributeValue)
     }
@@ -173,8 +178,8 @@ class ConstraintsCutOff(Exception):
         self.left = left
         self.of = of
         self.label = ""
-        """Position in the claim's spec, such as ``claims[0].oneOf[1]``, of the alternative whose
-        constraints were evaluated."""
+        """Request or alternative whose constraints were evaluated: its position in the claim's
+        spec, such as ``claims[0].oneOf[1]``."""
 
 
 class Resolver:
@@ -267,6 +272,7 @@ class Resolver:
         eligible = 0
         for each in accepted:
             eligible |= each.devices
+        # A class with admin access is always alone: a device type does not select it.
         admin = any(each.admin_access for each in classes)
         alternative = _alternative(label, detail, admin, eligible, exclusions)
         return ResolvedAlternative(detail, accepted, alternative)

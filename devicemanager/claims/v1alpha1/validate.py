@@ -264,6 +264,7 @@ def _amounts(field: str, amounts: Mapping[str, Quantity], least: int) -> _Faults
 
 
 def _limits(detail: api.ClaimDetail) -> _Faults:
+    # A request without a count is for one device.
     requests = {api.COUNT: api.ONE, **detail.requests}
     for name, limit in detail.limits.items():
         request = requests.get(name)

@@ -68,6 +68,7 @@ def _reference(reference: api.ConfigReference) -> Plain:
 
 def _class(found: api.DeviceClass) -> Plain:
     return {
+        # In lower case, unlike the malformed field names of the Go type; ``reading`` accepts both.
         "driver": found.driver,
         "deviceType": found.device_type,
         **_without_empty(

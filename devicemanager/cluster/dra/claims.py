@@ -16,7 +16,7 @@ __all__ = ["NodeClaims"]
 
 
 class NodeClaims:
-    """Access of one node to ResourceClaims. Thread-safe."""
+    """Reader of ResourceClaims for one node, and writer of ``status.devices``. Thread-safe."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
@@ -30,6 +30,7 @@ class NodeClaims:
         except ApiError as error:
             raise ClaimFetchError(error.message or str(error)) from error
         except ClientClosing:
+            # Go's ``context.Canceled``, the error of a request when the kubelet stops.
             raise ClaimFetchError("context canceled") from None
 
     def _path(self, namespace: str, name: str, suffix: str = "") -> str:
@@ -65,6 +66,7 @@ class NodeClaims:
             for each in state.devices or ()
             for is_ready in [each.device not in unhealthy.get(driver, ())]
         ]
+        # The UID is a precondition, because another claim can now have the name.
         body = {"metadata": {"uid": claim.uid}, "status": {"devices": devices}}
         path = self._path(claim.namespace, claim.name, "/status")
         # Not impersonating the node: a driver has its own identity, and nodes may not write claims.

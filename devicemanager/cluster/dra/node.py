@@ -20,7 +20,7 @@ _WITH_DEVICES = (EventKind.CLAIMS_PREPARED, EventKind.DEVICE_HEALTH)
 
 
 class NodeDra:
-    """ResourceSlices and ResourceClaims of one node with simulated DRA drivers.
+    """DRA of one in-memory node: publishes ResourceSlices, and gets claims for the kubelet.
 
     Thread-safe. Methods only queue work.
     """
@@ -39,10 +39,11 @@ class NodeDra:
 
     @classmethod
     def of(cls, node: NodeContext, uid: Callable[[], str]) -> Self | None:
-        """Create the ``NodeDra`` of a node. Return None if the node's kubelet has real drivers.
+        """Set up DRA for an in-memory node. Return None for a node with real drivers.
 
         ``uid`` returns the UID of the Node object.
         """
+        # The real drivers of a ``MockKubelet`` publish their ResourceSlices themselves.
         if not hasattr(node.kubelet, "use_claims"):
             return None
         return cls(node, cast(DraKubelet, node.kubelet), uid)
@@ -69,9 +70,9 @@ class NodeDra:
     def on_kubelet_event(self, event: Event) -> None:
         """Queue the work that an event of the kubelet requires.
 
-        After a restart of the kubelet, the node's slices are deleted. With the option
-        ``device_status``, ``status.devices`` of a pod's claims is written. It is written when the
-        claims were prepared, or when the health of a device has changed.
+        After a restart of the kubelet, this is the deletion of the node's ResourceSlices. With the
+        option ``device_status``, a pod's claims get a new ``status.devices`` when they were
+        prepared, or when the health of a device has changed.
         """
         if event.kind is EventKind.STARTED and self._slices is not None:
             self._slices.restarted()

@@ -48,14 +48,14 @@ class NodeSlices:
     )
 
     def __init__(self, node: NodeContext, drivers: NodeDrivers, uid: Callable[[], str]) -> None:
-        """``uid`` returns the UID of the Node object, which owns the slices."""
+        """Create the publisher. ``uid`` returns the UID of the Node, which owns the slices."""
         self._node = node
         self._drivers = drivers
         self._uid = uid
         self._closed = False
         self._queued: set[Callable[[], None]] = set()
-        """Functions that are queued. No function is queued twice. Otherwise, the queue of a node
-        that has stopped reporting would grow without limit."""
+        """Work in the queue that has not started. The same work is not queued twice, because the
+        queue of a silent node would otherwise grow without limit."""
         # Used only by the work of this node, one at a time.
         self._published: dict[str, _Devices] = {}
         self._generations: dict[str, int] = {}
@@ -136,6 +136,7 @@ class NodeSlices:
 
     def _publish(self, layout: DriverLayout, state: DriverState) -> None:
         name = layout.driver
+        # A driver that starts again before its slices are wiped keeps them.
         was_wiped = self._stopped.pop(name, None) is not None and name not in self._published
         if was_wiped:
             self._return_later(name)

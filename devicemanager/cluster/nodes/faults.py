@@ -65,6 +65,7 @@ to set the fault or False to clear it."""
 
 
 def _unhealthy(node: FaultTarget, what: str, is_on: bool) -> None:
+    # The last slash is the separator, because the name of the resource has a slash, too.
     resource, _, device = what.rpartition("/")
     (node.fail_device if is_on else node.recover_device)(resource, device)
 
@@ -115,8 +116,8 @@ class FaultKind:
     """Kind of node fault, with the form of its argument and its action."""
 
     form: str = ""
-    """Form of the argument, such as ``RESOURCE/DEVICE``. In brackets if the argument is optional;
-    empty for no argument."""
+    """Form of the argument, such as ``RESOURCE/DEVICE``. Brackets mark an optional part. An empty
+    text means that the fault has no argument."""
     action: Action | None = None
     """Function that sets or clears the fault; None for a pressure, because all pressures of a node
     are set together."""
@@ -175,7 +176,7 @@ class NodeFaults:
     def __init__(self, node: FaultTarget) -> None:
         """Internal: use ``ClusterNode.faults``."""
         self._node = node
-        # Guards the fields below.
+        # Guards the next field. Only the node's sync loop changes the fields after it.
         self._lock = threading.Lock()
         self._text = ""
         self._active: tuple[Fault, ...] = ()

@@ -106,7 +106,8 @@ class ClusterNode:
         self._pods = PodSync(self._context, mirrors, self._state.admit)
         self._dra = NodeDra.of(self._context, lambda: self._uid)
         self.faults = NodeFaults(self)
-        # Guards the fields below.
+        # Guards changes of ``_is_silent`` and ``_is_over``. Only work under the node's key in the
+        # work queue changes ``_uid`` and ``_is_timed``.
         self._lock = threading.Lock()
         self._uid = ""
         self._is_silent = False

@@ -34,9 +34,9 @@ class RuntimeState:
         self._pressures = _NONE
 
     def set_error(self, cause: str, error: str) -> None:
-        """Set the error of a cause, or clear it if ``error`` is empty.
+        """Make the node not ready because of ``cause``, with the message ``error``.
 
-        The node is ready if there are no errors.
+        An empty message clears the cause. The node is ready when all causes are cleared.
         """
         with self._lock:
             if error:

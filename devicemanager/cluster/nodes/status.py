@@ -67,8 +67,8 @@ class NodeStatusUpdater:
         self._was_ready = False
         self._removed_resources: tuple[str, ...] = ()
         self._written_amounts = self._seen = (0, 0)
-        """Version of the Node and hash of its capacity and allocatable: after the last write, and
-        in the last event."""
+        """Version of the Node, and hash of its capacity and allocatable. ``_written_amounts`` is
+        from the response to the last write, ``_seen`` from the last event."""
 
     def take_over(self, status: JsonObject) -> None:
         """Continue with a status that an earlier process wrote.
@@ -83,7 +83,7 @@ class NodeStatusUpdater:
         self._written = status
 
     def status(self) -> JsonObject:
-        """Return the current ``status`` of the Node object."""
+        """Return the ``status`` of the Node, computed from its devices, errors and pressures."""
         node = self._node
         options = node.options
         # Read first, so that later changes of the inputs count as a change in the next check.

@@ -44,7 +44,10 @@ class NodeTopology:
         uid: Callable[[], str],
         warn: Warn,
     ) -> None:
-        """Create the writer. ``uid`` returns the UID of the Node object: empty before ``join``."""
+        """Create the writer of a node's object.
+
+        ``uid`` returns the UID of the Node; an empty text before the Node exists.
+        """
         self._node = node
         self._kubelet = kubelet
         self._api = api
@@ -54,7 +57,8 @@ class NodeTopology:
         # Guards the next field.
         self._lock = threading.Lock()
         self._is_queued = False
-        # Only work under the key of this object in the work queue uses the fields below.
+        # Only work under the key of this object in the work queue uses the fields below. The
+        # exception is ``remove``, when the node leaves.
         self._digest = 0
         self._is_over = False
 

@@ -113,7 +113,7 @@ class PodAdmission:
             self._statuses.changed(pod)
 
     def _apply(self, pod: PodState) -> None:
-        """Pass the behaviour of an admitted pod to the kubelet."""
+        """Pass the behavior of an admitted pod to the kubelet."""
         kubelet, behaviour = self._node.kubelet, pod.behaviour
         record = kubelet.pod_store.known(pod.uid)
         names = frozenset(str(each.name) for each in record.pod.containers)

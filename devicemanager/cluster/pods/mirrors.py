@@ -41,8 +41,8 @@ _HASH: Final = "kubernetes.io/config.hash"
 class _Mirror:
     """The mirror pod of one static pod.
 
-    Only work under the static pod's UID in the work queue changes the fields, except
-    ``is_queued``.
+    The sync loop changes the fields after events of the API server. Work under the static pod's UID
+    in the work queue changes them after requests.
     """
 
     namespace: str
@@ -65,7 +65,7 @@ class Mirrors:
         node: NodeContext,
         owner: Callable[[], str],
     ) -> None:
-        """Create the writer; ``owner`` returns the UID of the Node object."""
+        """Create the writer of a node's mirror pods; ``owner`` returns the UID of the Node."""
         self._node = node
         self._owner = owner
         # Guards the fields below, and ``is_queued``.
@@ -76,9 +76,10 @@ class Mirrors:
     # -- events of the API server ----------------------------------------------------------
 
     def found(self, object_: JsonObject) -> None:
-        """Adopt a mirror pod that exists on the API server.
+        """Use a mirror pod that exists on the API server instead of creating one.
 
-        Delete the mirror pod if its static pod no longer exists, or if it is marked for deletion.
+        Delete the mirror pod if its static pod no longer exists, or if the mirror pod is marked for
+        deletion.
         """
         metadata = object_["metadata"]
         static = str(metadata["annotations"][MIRROR])
@@ -106,8 +107,10 @@ class Mirrors:
                 self.update(static)
 
     def on_pod_list(self, uids: Collection[str]) -> None:
-        """Recreate the mirror pods that are missing in a LIST. ``uids`` has the UIDs of all pods in
-        this LIST."""
+        """Recreate the mirror pods that are missing from a LIST.
+
+        ``uids`` has the UIDs of all pods in this LIST.
+        """
         for mirror in list(self._mirrors.values()):
             if mirror.uid and mirror.uid not in uids:
                 self.deleted(mirror.uid)

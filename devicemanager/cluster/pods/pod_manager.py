@@ -52,7 +52,11 @@ _LAST: Final = (Stage.DELETING, Stage.DELETED)
 
 @attrs.define(eq=False)
 class PodState:
-    """Summary of one pod on its node. Only the sync loop changes it, except where noted."""
+    """Summary of one pod on its node.
+
+    The sync loop changes most fields. Writes of the status change ``version``, ``digest`` and
+    ``has_resize_conditions``. Events of the kubelet change ``needs_start``.
+    """
 
     uid: str
     namespace: str
@@ -74,12 +78,13 @@ class PodState:
     never_ran: bool = False
     """True if the pod was deleted before its admission."""
     needs_start: bool = False
-    """True if a container of the pod failed to start."""
+    """True if a container of the pod failed to start, so that the node must start it again."""
     resize_summary: str | None = None
     """Resources of the pod as text, for events about a resize. None until a resize is requested or
     an ephemeral container is added."""
     has_resize_conditions: bool = False
-    """True if the pod's status on the API server can have conditions about a resize."""
+    """True if the pod's status on the API server, as last read or written, has a condition about a
+    resize."""
     generation: int = 0
     """``metadata.generation`` of the newest object; 0 from API servers up to 1.32."""
     version: str = ""
@@ -95,6 +100,7 @@ class PodState:
     """True if a write of the status is in the work queue."""
     needs_reconcile: bool = False
     """True if another client can have changed the status."""
+    # A number, because ``with`` blocks can be nested: a start can be part of an admission.
     holds: int = 0
     """Number of running ``with`` blocks of the method ``held``. While it is above 0, no write is
     queued."""
@@ -153,8 +159,9 @@ class PodState:
     def is_own_write(self, object_: JsonObject) -> bool:
         """True if a Pod object has the resource version that this node's last write returned.
 
-        Always False for an object that is marked for deletion. A write that changes nothing
-        returns the current version, even if another client's deletion created this version.
+        Always False for an object that is marked for deletion, because its version can come from
+        another client's deletion. The server returns that version even for a write that changes
+        nothing.
         """
         metadata = object_["metadata"]
         same = bool(self.version) and metadata.get("resourceVersion") == self.version
@@ -210,8 +217,9 @@ class PodManager:
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self.lock = threading.Lock()
-        """Guards the dict of pods, and the fields of ``PodState`` from ``is_queued`` to ``stage``.
-        Code that holds this lock must take no other lock, except ``UsedAddresses.lock``."""
+        """Guards the dict of pods, and the fields ``is_queued``, ``needs_reconcile``, ``holds`` and
+        ``stage`` of each pod. Code that holds this lock must take no other lock, except
+        ``UsedAddresses.lock``."""
         self._pods: dict[str, PodState] = {}
 
     def get(self, uid: str) -> PodState | None:

@@ -275,14 +275,15 @@ class PodSync:
         self._termination.exit_container(self._pods.known(uid), container, exit_code, reason)
 
     def evict(self, uid: str, reason: str, message: str) -> None:
-        """Evict a pod, which becomes Failed with this reason and message.
+        """Evict a pod: its status becomes Failed, with ``reason`` and ``message``.
 
         Raises RequestError for an unknown UID.
         """
         self._termination.evict(self._pods.known(uid), reason, message)
 
     def evict_all(self, reason: str, message: str) -> None:
-        """Evict all pods of the node; each becomes Failed with this reason and message."""
+        """Evict all pods of the node: the status of each becomes Failed, with ``reason`` and
+        ``message``."""
         self._termination.evict_all(reason, message)
 
     def pods(self) -> tuple[PodState, ...]:

@@ -27,6 +27,7 @@ def node_predicates(
     """Return why the node with this name, labels and taints rejects a pod; None if the node accepts
     the pod."""
     spec = pod["spec"]
+    # The checks have the order of the kubelet, because the first failed check gives the reason.
     if (pod["metadata"].get("labels") or {}).get(_OS, _LINUX) != _LINUX:
         return Rejected(
             "PodOSSelectorNodeLabelDoesNotMatch",
@@ -61,7 +62,7 @@ def _has_affinity(spec: Mapping[str, Any], name: str, labels: Mapping[str, str])
     try:
         return selects(required, Node(name, labels))
     except InvalidSelector:
-        return False
+        return False  # the kubelet ignores the error, and no node matches
 
 
 def _tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:

@@ -32,6 +32,7 @@ def resize_summary(spec: Mapping[str, Any]) -> str:
                 {"name": each["name"], "resources": each.get("resources") or {}}
                 for each in spec[field]
             ]
+    # Go's ``json.Marshal`` writes no spaces.
     return json.dumps(found, separators=(",", ":"))
 
 
@@ -48,12 +49,14 @@ class ResizeEvents:
         self._loop = loop
 
     def on_event(self, pod: PodState, kind: EventKind) -> None:
-        """Write the Kubernetes event about a resize of a pod. If a delayed resize starts, also set
-        its timer.
+        """Write the Kubernetes event about a resize of a pod.
 
-        Write no event if real kubelets of the node's version write none. ``kind`` is
-        RESIZE_STARTED, RESIZE_PENDING or RESIZE_COMPLETED. Must be called in the sync loop.
+        Writes no event if real kubelets of the node's version write none. ``kind`` is
+        RESIZE_STARTED, RESIZE_PENDING or RESIZE_COMPLETED. For the start of a resize with
+        ``resize_delay``, also sets the timer that completes the resize. Must be called in the sync
+        loop.
         """
+        # Before the check of the version: all versions complete resizes, but not all write events.
         delay = pod.behaviour.resize_delay
         if kind is EventKind.RESIZE_STARTED and delay > 0:
             self._loop.do_after(delay, partial(self._complete, pod))
@@ -63,6 +66,7 @@ class ResizeEvents:
             reason, text = _DONE[kind]
             self._record(pod, "Normal", reason, text)
             return
+        # The pod can have been removed, or the resize started, while this call was queued.
         record = self._node.kubelet.pod_store.get(PodUid(pod.uid))
         resize = None if record is None else record.resize
         if resize is not None and (pending := resize.pending) is not None:
@@ -70,6 +74,7 @@ class ResizeEvents:
             self._record(pod, "Warning", f"Resize{pending.reason}", text, pending.message)
 
     def _complete(self, pod: PodState) -> None:
+        # The pod can have ended during the delay.
         if pod.stage in ACTIVE:
             self._node.kubelet.complete_resize(pod.uid)
 

@@ -48,7 +48,7 @@ class StatusManager:
     def __init__(
         self, node: NodeContext, pods: PodManager, on_removed: Callable[[str], None]
     ) -> None:
-        """Create the writer.
+        """Create the writer of the pod statuses of one node.
 
         ``on_removed`` is called with the UID of a pod that the API server no longer has.
         """

@@ -98,12 +98,13 @@ class PodTermination:
     # -- eviction ----------------------------------------------------------------------
 
     def evict_all(self, reason: str, message: str) -> None:
-        """Evict all pods of the node; each becomes Failed with this reason and message."""
+        """Evict all pods of the node: the status of each becomes Failed, with ``reason`` and
+        ``message``."""
         for pod in self._pods.all():
             self.evict(pod, reason, message)
 
     def evict(self, pod: PodState, reason: str, message: str) -> None:
-        """Stop a pod, which becomes Failed with this reason and message.
+        """Stop a pod: its status becomes Failed, with ``reason`` and ``message``.
 
         Does nothing if the pod has ended.
         """

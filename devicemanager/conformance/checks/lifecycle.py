@@ -152,18 +152,18 @@ _LIMITED = (
 
 
 def limited_inotify(instances: int) -> tuple[str, ...]:
-    """Return the start of a command line that limits a program to ``instances`` inotify instances.
+    """Return words to put before the command of a program, so that the program has at most
+    ``instances`` inotify instances.
 
-    The program and its arguments follow this start. The program runs in a new user namespace, so
-    processes outside of it are not affected.
+    The program then runs in a new user namespace, so other processes are not affected.
     """
     return (sys.executable, "-c", _LIMITED, str(instances))
 
 
 @cache
 def why_inotify_cannot_be_limited() -> str:
-    """Return the reason for which ``limited_inotify`` does not work on this machine. Empty if it
-    works."""
+    """Return why this machine cannot limit the inotify instances of one program; empty if it
+    can."""
     done = subprocess.run(
         [*limited_inotify(0), "true"],
         stdin=subprocess.DEVNULL,

@@ -21,7 +21,10 @@ def _preferred(client: PluginClient, available: list[str], must: list[str], size
     Raises Failed if the call fails or the response is invalid. Raises Skipped if the call is not
     implemented.
     """
-    request = f"for available {_some(available)}, must include {_some(must)}, size {size}"
+    request = (
+        f"GetPreferredAllocation of {counted(size, 'device')} from {_some(available)}, which must "
+        f"include {_some(must)}"
+    )
     try:
         responses = client.preferred((available, must, size))
     except CallFailed as error:

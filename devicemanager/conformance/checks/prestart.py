@@ -53,6 +53,7 @@ def s03(run: CheckRun) -> None:
     run.relaunch("the plugin's restart")
     if not {*ids} <= {device.ID for device in run.devices()}:
         raise Skipped(f"the restarted plugin does not list {ids[0]}", cause="K13")
+    # Without another Allocate, as on a node: the kubelet has stored the first response.
     with run.client() as client:
         _pre_start(run, client, ids, "after the plugin's restart")
 

@@ -75,6 +75,7 @@ def assume_allocates(run: CheckRun, client: PluginClient, resource: str | None =
     try:
         client.allocate([id_], seconds=run.limits.allocate_seconds)
     except CallFailed as error:
+        # A05 allocates every device, so it reports this failure once for all checks.
         raise Skipped(f"Allocate of {id_}: {error}", cause="A05") from None
 
 
@@ -92,33 +93,33 @@ def assume_new_list(run: CheckRun, resource: str | None = None) -> dp.ListAndWat
 
 
 NO_HOT_PLUG = "a device that is added is not used until the plugin restarts"
-"""What happens on a node if a plugin does not report devices that are added while it runs. For the
-argument ``symptom`` of ``Failed``."""
+"""Text for the argument ``symptom`` of ``Failed``: the effect on a node of a plugin that does not
+report devices that are added while it runs."""
 REMOVED_STAY = "removed devices stay on the node"
-"""What happens on a node if a plugin still lists removed devices as healthy. For the argument
-``symptom`` of ``Failed``."""
+"""Text for the argument ``symptom`` of ``Failed``: the effect on a node of a plugin that still
+lists removed devices as healthy."""
 
 
 def check_sent(run: CheckRun, since: Mark, after: str, symptom: str) -> None:
-    """Raise Failed if the plugin has sent no device list since the moment ``since``.
+    """Raise Failed if the plugin has sent no device list since the mark ``since``.
 
-    A check stores this moment, and then changes devices. The error text ends with the argument
-    ``after``, a name of the change such as "add-device".
+    A check takes the mark, changes devices, and then calls this function. ``after`` names the
+    change in the error, such as "add-device". ``symptom`` is the effect on a node of a plugin that
+    does not report this kind of change.
 
-    A plugin that reports no changes at all also fails check W07. If W07 fails in the same run, the
-    runner changes the outcome of this check to skipped, with a reference to W07. Otherwise this
-    check fails with ``symptom``: what happens on a node if the plugin does not report this kind of
-    change.
+    A plugin that reports no changes at all also fails check W07. The error refers to W07: if W07
+    fails in the same run, the report shows this check as skipped.
     """
     if silence := run.silence_since(since, after):
         raise Failed(silence, cause="W07", symptom=symptom)
 
 
 def allocate_many(run: CheckRun, client: PluginClient) -> int:
-    """Make ``Limits.allocations`` Allocate calls, each for one device. Return the number of calls,
-    which is smaller if they take longer than ``Limits.series_seconds``.
+    """Call Allocate ``Limits.allocations`` times, each time for one device. Return the number of
+    calls.
 
-    Raises Failed if a call fails.
+    After ``Limits.series_seconds``, the function makes no further calls, so the number can be
+    smaller than the limit. Raises Failed if a call fails.
     """
     ids = run.healthy_ids()
     for number in run.series(run.limits.allocations):
@@ -152,6 +153,7 @@ def check_same_devices(run: CheckRun, before: Devices, *, health: bool = True) -
             return now == before
         return all(now[resource].keys() == before[resource].keys() for resource in now)
 
+    # A timeout needs no error here: the comparison below says which devices differ.
     run.until(is_same, run.limits.refresh_seconds)
     # Compare IDs first: the health of different devices cannot be compared.
     for resource, now in devices_by_resource(run).items():
@@ -174,6 +176,8 @@ def stop_by(run: CheckRun, number: signal.Signals) -> float:
     Raises Failed if the plugin does not exit within ``stop_seconds``.
     """
     process = run.process
+    # Many plugins set up their signal handlers after the registration. Before that, SIGTERM ends
+    # them without clean-up.
     run.wait_set_up()
     run.step(number.name)
     process.stay_down()  # otherwise a supervisor could start it again before the exit is noticed

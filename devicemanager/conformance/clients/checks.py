@@ -48,8 +48,10 @@ def _is_list(call: ClientCall) -> bool:
 
 @client_check
 def c01(run: ClientRun) -> str:
+    # Not set up: that the client repeats a call is the subject of this check.
     run.start(is_set_up=False)
     seconds = run.limits.call_seconds
+    # Two waits, because the limit applies to each of the two intervals.
     for count, what in ((2, "made no call twice"), (3, "made no call three times")):
         if not run.wait_repeated(count, seconds):
             raise Failed(
@@ -189,6 +191,8 @@ def c11(run: ClientRun) -> str:
     since = run.kubelet.mark()
     run.step("replace all pods at each List")
     run.kubelet.respond = replace
+    # The first List comes before the pods vanish. Only the calls after it show that the client has
+    # survived.
     run.wait_answered("pods that vanish", since, run.limits.calls + 1)
     calls = run.kubelet.calls(since)
     missed = sum(call.rpc == "Get" and call.code == "UNKNOWN" for call in calls)
@@ -360,6 +364,7 @@ def _check_growth(run: ClientRun, usages: list[_Usage], what: str) -> None:
     """Raise Failed if the last usage is much larger than the previous usage, or if descriptors grow
     in each step. Earlier growth is accepted: pools and caches fill at first."""
     before, last = usages[-2], usages[-1]
+    # One more connection is accepted: a client may connect again before it closes the old one.
     grown = (
         last.connections > before.connections + 1
         or last.descriptors > before.descriptors + run.limits.extra_descriptors
@@ -379,6 +384,7 @@ def _check_growth(run: ClientRun, usages: list[_Usage], what: str) -> None:
 def c19(run: ClientRun) -> str:
     run.start()
     usages = []
+    # Only the last two are compared: until the second one, pools and caches may still fill.
     for _ in range(3):
         run.wait_answered("its start", run.kubelet.mark(), run.limits.leak_calls)
         usages.append(_usage(run))
@@ -403,6 +409,7 @@ def _samples(run: ClientRun, reads: int = 2) -> Samples:
     """Return the samples of the page after ``reads`` further reads. Raises Failed if the page
     cannot be read or parsed."""
     scraper = run.need_page()
+    # A read in progress can still show the earlier state, so by default a second one follows.
     until = scraper.count + reads
     seconds = (run.limits.page_seconds + run.limits.scrape_seconds) * reads + 1
     run.until(lambda: scraper.count >= until, seconds)
@@ -424,6 +431,7 @@ def c21(run: ClientRun) -> str:
 
 def _moving(pages: list[Samples]) -> set[str]:
     """Return the samples that differ between pages, without those about the client itself."""
+    # Names of all pages: a sample that appears or disappears counts as different, too.
     names = {name for page in pages for name in page if not name.startswith(ABOUT_THE_PROGRAM)}
     return {name for name in names if len({page.get(name) for page in pages}) > 1}
 
@@ -454,6 +462,7 @@ def c22(run: ClientRun) -> str:
     run.start()
     run.need_page()
     quiet = _quiet(run)
+    # Other pods, other devices, and another number of devices: some clients show only one of these.
     run.show(content.ordinary(run.client.resources, first=4, count=3), "other pods")
     return _wait_changed(run, quiet, "a change of the pods")
 

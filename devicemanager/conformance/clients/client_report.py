@@ -44,7 +44,10 @@ class ClientReport:
         return f"{counts} in {self.seconds:.0f} s"
 
     def by_family(self) -> Iterator[tuple[str, list[Verdict]]]:
-        """Yield the title and the verdicts of the only family, which has all checks of clients."""
+        """Yield one pair: the title of the family of client checks, and all verdicts.
+
+        A report on a plugin has the same method, and several families.
+        """
         yield "PodResources clients", list(self.verdicts)
 
     def failed(self, *, should: bool = True) -> list[Verdict]:

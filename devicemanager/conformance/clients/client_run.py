@@ -8,8 +8,8 @@ A client queries at its own interval, or when its metrics page is read. Therefor
 demands a call at once. It waits for up to ``patience`` seconds, a time that depends on the client's
 interval. The first check, C01, measures this interval.
 
-A *mark* is the number of calls that the kubelet had received at some time. A wait uses it to count
-only later calls.
+A *mark* stands for a moment: it is the number of calls that the kubelet had received by then. A
+wait uses it to count only later calls.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class ClientRun:
 
     def close(self) -> None:
         """Stop the client, and remove the kubelet's directory. Thread-safe and idempotent."""
+        # ExitStack runs every callback, the last one first, even if one raises an exception.
         with contextlib.ExitStack() as stack:
             stack.callback(self.kubelet.close)
             stack.callback(self.process.stop)
@@ -72,6 +73,7 @@ class ClientRun:
         self.step("start the client")
         self.process.start()
         url = self.process.metrics
+        # A client that is started again has the same address, so the first reader continues.
         if url and self.scraper is None:
             self.scraper = Scraper(url, self.limits.scrape_seconds, self.limits.page_seconds)
 
@@ -112,6 +114,7 @@ class ClientRun:
         """
         self.step(f"respond with {what}")
         self.kubelet.show(shown)
+        # Taken afterwards, because calls during the change can still get the earlier content.
         return self.kubelet.mark()
 
     def restart_kubelet(self, away: float = 0.0) -> int:
@@ -124,6 +127,7 @@ class ClientRun:
         time.sleep(away)
         # Some clients show only the number of devices, so this number must change, too.
         self.kubelet.show(content.ordinary(self.client.resources, first=4, count=3))
+        # Taken while nothing is served, so that the restarted kubelet gets all later calls.
         mark = self.kubelet.mark()
         self.step("serve PodResources again")
         self.kubelet.start()
@@ -155,7 +159,7 @@ class ClientRun:
         ``count`` is the limit ``calls``.
 
         Count only calls for which ``is_wanted`` returns True. Raises Failed if the client exits, or
-        if it makes no such call for ``seconds``; the default is ``patience``.
+        if the next such call takes longer than ``seconds``, by default ``patience``.
 
         The error text contains ``what``, a name for the calls, and ``after``, the event that leads
         to the calls, such as "its start".
@@ -168,6 +172,7 @@ class ClientRun:
             found[:] = [call for call in self.kubelet.calls(since) if is_wanted(call)]
             return len(found) > known or not self.process.is_running
 
+        # Each call has the whole time, because a client queries at its own interval.
         known = 0
         while known < count:
             took = self.until(lambda: has_news(known), seconds)  # noqa: B023  # called at once
@@ -266,10 +271,11 @@ class ClientRun:
             for call in self.kubelet.calls()
         ]
         lines = sorted([*self._steps, *calls], key=lambda line: line.time)
+        # Folded first: otherwise the equal calls of a busy loop would replace all other lines.
         return tuple(_folded(lines))[-_TIMELINE_LINES:]
 
     def output(self) -> tuple[str, ...]:
-        """Return the last lines that the client has printed."""
+        """Return the last lines that the client has printed, at most 50."""
         lines = without_registers(self.process.output())
         return tuple(printable(line) for line in lines[-50:])
 

@@ -40,7 +40,8 @@ _INTERVALS = 3.0
 
 
 class ClientRuns:
-    """All open runs of a suite. ``close`` stops their clients, even from another thread."""
+    """Set of the ``ClientRun`` objects that are in use. ``close`` stops their clients, even from
+    another thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,19 +49,22 @@ class ClientRuns:
         self._closed = False
 
     def open(self, make: Callable[[], ClientRun]) -> ClientRun:
-        """Internal: create a run with ``make``, store and return it. Raises CheckError after
-        ``close``."""
+        """Internal: call ``make`` to create a run, add the run to this set, and return it. Raises
+        CheckError after ``close``."""
         with self._lock:
             if self._closed:
                 raise CheckError("cannot start a client: the run was closed")
+            # Created with the lock held, so that ``close`` cannot miss the run.
             run = make()
             self._open.add(run)
         return run
 
     def finish(self, run: ClientRun) -> None:
-        """Internal: close one run."""
+        """Internal: close ``run``, and remove it from this set."""
         with self._lock:
             self._open.discard(run)
+        # Without the lock: a client that ignores SIGTERM takes seconds to stop, and other checks
+        # start and end meanwhile.
         run.close()
 
     def close(self) -> None:
@@ -69,6 +73,7 @@ class ClientRuns:
         with self._lock:
             self._closed = True
             runs = list(self._open)
+        # ExitStack closes all runs, even if closing one raises an exception.
         with contextlib.ExitStack() as stack:
             for run in runs:
                 stack.callback(run.close)
@@ -134,6 +139,7 @@ class _Runner:
         verdict = self._run(first, published=first in checks)
         verdicts[first.id] = verdict
         others = [check for check in checks if check.id != first.id]
+        # A waived failure is accepted, but the client's interval is unknown all the same.
         if verdict.outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.WAIVED):
             for check in others:
                 verdicts[check.id] = self._published(
@@ -150,11 +156,13 @@ class _Runner:
         begin = time.monotonic()
         try:
             outcome, seen = self._outcome(check, run)
+            # Every check would fail for this reason, so it ends the run.
             if run.process.could_not_start:
                 raise CheckError(f"the client cannot be started: {run.process.exit_text()}")
             calls = run.kubelet.calls()
             if outcome is Outcome.FAIL and not calls and run.process.is_running:
                 seen += f"; {self._client.advice}"
+            # No lock is needed, because the first check runs alone.
             if check.id == client_checks()[0].id and (interval := run.interval) is not None:
                 least = self._limits.least_wait_seconds
                 self._patience = min(
@@ -187,6 +195,7 @@ class _Runner:
         except Skipped as skipped:
             return Outcome.SKIP, str(skipped)
         except Exception as error:
+            # An error of the suite, which must not hide the verdicts of the other checks.
             return Outcome.ERROR, f"{type(error).__name__}: {error}"
 
     def _published(self, verdict: Verdict) -> Verdict:

@@ -19,6 +19,7 @@ PLACEHOLDERS = ("{socket}", "{root}", "{port}")
 
 
 def _as_command(command: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    # A string is a sequence, too: each of its characters would become a word.
     if isinstance(command, str):
         raise CheckError(f"invalid command {command!r}: expected a list of words")
     if not command:
@@ -52,19 +53,22 @@ class ClientUnderTest:
     PodResources socket, ``{root}`` by the kubelet's directory, and ``{port}`` by a free TCP
     port."""
     env: Mapping[str, str] = attrs.field(factory=dict)
-    """Additional environment variables. The placeholders of ``command`` are replaced here, too."""
+    """Additional environment variables of the client. The values may contain the placeholders of
+    ``command``."""
     cwd: str | os.PathLike[str] | None = None
     at_node_paths: bool = False
-    """True if the client has fixed paths below ``/var/lib/kubelet``. It is then run in a private
-    mount namespace."""
+    """True if the paths of the client are fixed, below ``/var/lib/kubelet``. The suite then runs
+    the client in a private mount namespace, in which this path is the kubelet's directory."""
     metrics: str | None = attrs.field(default=None, validator=_check_url)
-    """URL of the client's Prometheus metrics; None if it has none. The placeholders of ``command``
-    are replaced here, too."""
+    """URL of the client's Prometheus metrics; None if the client has no metrics. The URL may
+    contain the placeholders of ``command``."""
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_resources)
     """Names of the resources in the scripted responses, for clients that ignore all other
     resources."""
 
     def __attrs_post_init__(self) -> None:
+        # With a misspelled placeholder, the client would not find the socket, and C01 would blame
+        # the client.
         check_placeholders(self.command, OF_CLIENTS, "the command")
         check_placeholders(self.env.values(), OF_CLIENTS, "--env")
         if self.metrics is not None:
@@ -77,7 +81,8 @@ class ClientUnderTest:
 
     @property
     def needs_one_port(self) -> bool:
-        """True if all instances use the same address for their metrics."""
+        """True if ``metrics`` has a fixed port, so that only one instance of the client can run at
+        a time."""
         return self.metrics is not None and "{port}" not in self.metrics
 
     @property

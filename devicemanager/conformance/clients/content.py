@@ -33,6 +33,8 @@ Content = tuple[tuple[Pod, ...], Allocatable]
 """Pods and allocatable resources of one response."""
 
 _NAMESPACE = "conformance"
+# A client has looked up the number in a map that has only the NUMA nodes of the machine, and has
+# crashed.
 _UNKNOWN_NODES = (63, 4096)
 
 
@@ -78,17 +80,19 @@ def ordinary(resources: Sequence[str], first: int = 0, count: int = 2) -> Conten
 
 
 def empty_pods() -> Content:
-    """Return two pods on a node without devices. One has no containers, the other has a container
-    without devices and CPUs."""
+    """Return two pods without devices, on a node without allocatable resources.
+
+    One pod has no containers. The other pod has one, with neither devices nor exclusive CPUs.
+    """
     return (Pod("bare", _NAMESPACE), _pod("idle")), Allocatable()
 
 
 def on_nodes(resources: Sequence[str], nodes: Sequence[int] = _UNKNOWN_NODES) -> Content:
-    """Return pods with devices on the NUMA nodes ``nodes``. The default numbers, 63 and 4096, are
-    higher than on usual machines.
+    """Return pods with devices on the NUMA nodes ``nodes``, by default 63 and 4096. Usual machines
+    do not have these NUMA nodes.
 
-    One pod per NUMA node has devices on this node. Each device of a further pod is on all
-    ``nodes``. The devices of the last pod have no NUMA node.
+    For each NUMA node, one pod has devices on it. In the next pod, each device is on all ``nodes``
+    at once. In the last pod, the devices have no NUMA node.
     """
     places: list[tuple[int, ...]] = [(node,) for node in nodes]
     pods = tuple(
@@ -104,8 +108,8 @@ def on_nodes(resources: Sequence[str], nodes: Sequence[int] = _UNKNOWN_NODES) ->
 def gone_resource(resources: Sequence[str]) -> Content:
     """Return pods with devices that are not allocatable.
 
-    One pod has a device of a resource without a plugin. For each of ``resources``, another pod has
-    an unknown device of the resource.
+    One pod has a device of a resource that no plugin serves. For each of ``resources``, another pod
+    has a device of this resource that its plugin does not list.
     """
     pods = (
         _pod("orphan", ContainerDevices("gone.example.com/device", ("gone-0",), (0,))),
@@ -135,7 +139,11 @@ def claims_only() -> Content:
 
 
 def odd_ids(resources: Sequence[str]) -> Content:
-    """Return pods with device IDs that a metrics page must escape: the kubelet accepts any text."""
+    """Return pods with unusual device IDs, which contain a quote, a backslash, a line break or a
+    letter outside of ASCII.
+
+    The kubelet accepts any text as an ID. A metrics page must escape some of these characters.
+    """
     ids = ('quote"d', "back\\slash", "line\nbreak", "d\u00e9vice")
     pods = tuple(
         _pod(
@@ -151,7 +159,8 @@ def huge(resources: Sequence[str], size: int) -> Content:
     """Return 110 pods, the kubelet's default maximum. A response with these pods has at least
     ``size`` bytes."""
     pods_count = 110
-    # Each entry has the ID and the resource's name.
+    # Each entry has the resource's name, an ID of at least 59 bytes, and some bytes of encoding. A
+    # low estimate leads to more entries, so the response is never too small.
     entry = 64 + len(resources[0])
     per_pod = size // (pods_count * entry) + 1
     pods = tuple(

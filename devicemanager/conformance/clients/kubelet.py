@@ -3,8 +3,8 @@
 The package ``podresources`` creates the responses, with the encoding, rate limit and error texts of
 a kubelet. A check replaces the content, or the function that returns responses.
 
-A *mark* is the number of calls that the kubelet had received at some time. A check uses it to get
-only later calls.
+A *mark* stands for a moment: it is the number of calls that the kubelet had received by then. A
+check uses it to get only later calls.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ __all__ = ["ClientCall", "Respond", "ScriptedKubelet", "respond"]
 Respond = Callable[[Method, bytes], bytes]
 """Function from method and request to response. It raises ``Rejection`` to make the call fail."""
 
+# A call that hangs occupies a worker, and the client may make several such calls (C15).
 _WORKERS = 32
 _CONNECTED = "03"
 """State of a connected socket in /proc/net/unix (``SS_CONNECTED``)."""
@@ -52,22 +53,25 @@ class ClientCall:
     """A call of the client. ``code``, ``ended`` and ``details`` are set when the call ends."""
 
     time: float
-    """Monotonic time of the call in seconds."""
+    """Monotonic time in seconds at which the call arrived."""
     rpc: str
     """Name of the method, such as ``List``."""
     version: str
     """Version of the PodResources API, such as ``v1``. For a call of another gRPC service, the name
     of that service."""
     request: bytes = b""
-    """Encoded request; set before the call ends."""
+    """Encoded request. Set before ``code``; empty for a method that is not served."""
     code: str | None = None
     """Name of the gRPC status, ``OK`` for a response; None before the call has ended."""
     ended: float | None = None
-    """Monotonic time in seconds at which the call ended, even if the client cancelled it."""
+    """Monotonic time in seconds at which the call ended, with a response, an error or a
+    cancellation by the client. None while it is in progress."""
     details: str = ""
-    """Error text of a failed call."""
+    """Error text in the response; empty for a successful call and for a method that is not
+    served."""
     hangs: bool = False
-    """True if ``ScriptedKubelet.hang`` handles the call, so that the client gets no response."""
+    """True if the kubelet leaves the call without a response on purpose
+    (``ScriptedKubelet.hang``)."""
 
     def __str__(self) -> str:
         code = "in progress" if self.code is None else self.code
@@ -88,10 +92,12 @@ class ScriptedKubelet:
         self.socket = self.root / "pod-resources" / "kubelet.sock"
         self.socket.parent.mkdir()
         self.respond: Respond = respond
-        """Function that returns the responses to accepted calls."""
+        """Function that responds to each call that the rate limit admits. A check can replace
+        it."""
         self.versions = {"v1", "v1alpha1"}
         """Versions of the API that are served."""
-        # It limits the rate of calls. The responses are those of ``_shown``.
+        # It limits the rate of calls. The responses are those of ``_shown``. The lambda reads
+        # ``respond`` at each call, so a check can replace it while the server runs.
         self._service = _service(
             MemorySource(),
             limiter=TokenBucket(DEFAULT_QPS, DEFAULT_BURST),
@@ -99,12 +105,13 @@ class ScriptedKubelet:
         )
         self._methods = {method.path: method for method in self._service.methods()}
         self._shown: Mapping[str, Method] = self._methods
-        """Mapping from the gRPC path of a method to the method. The methods return the pods and
-        resources of the latest ``show``."""
+        """The methods of PodResources, by gRPC path. They respond with the pods and resources of
+        the latest ``show``."""
         self._lock = threading.Lock()
         self._running: RunningServer | None = None
         self._calls: list[ClientCall] = []
         self._released = threading.Event()
+        # ``Respond`` functions do not get the ClientCall, so the thread stores it for ``hang``.
         self._answering = threading.local()
 
     # -- what a check changes ----------------------------------------------------------
@@ -122,6 +129,7 @@ class ScriptedKubelet:
 
     def close(self) -> None:
         """Stop, and remove the directory. The kubelet cannot be started again."""
+        # First: ``stop`` waits for the worker threads, and calls in ``hang`` occupy some of them.
         self._released.set()
         with contextlib.suppress(OSError):
             self.stop()
@@ -132,14 +140,17 @@ class ScriptedKubelet:
         methods = _service(MemorySource(*content)).methods()
         # On a busy machine, the encoding of a huge response takes longer than many clients wait.
         # Until it is done, calls get the previous content.
+        # A response to Get depends on the request, and has only one pod.
         for method in methods:
             if method.kind != "get":
                 method.answer(b"")
         self._shown = {method.path: method for method in methods}
 
     def hang(self, method: Method, request: bytes) -> bytes:
-        """Do not respond until the kubelet is closed, then fail the call. Assign this method to
-        ``respond`` to let all calls hang."""
+        """Block until the kubelet is closed, then raise ``Rejection`` with the code UNAVAILABLE.
+
+        If a check assigns this method to ``respond``, no call gets a response.
+        """
         self._answering.call.hangs = True
         self._released.wait()
         raise Rejection("UNAVAILABLE", "the kubelet stops")
@@ -165,6 +176,7 @@ class ScriptedKubelet:
         with contextlib.suppress(OSError):
             for line in Path("/proc/net/unix").read_text(errors="replace").splitlines():
                 fields = line.split(maxsplit=7)
+                # Only the server's end of a connection has a path, so each counts once.
                 if len(fields) == 8 and fields[7].startswith(directory):
                     count += fields[5] == _CONNECTED
         return count
@@ -172,9 +184,11 @@ class ScriptedKubelet:
     # -- calls -------------------------------------------------------------------------
 
     def handler(self, path: str) -> grpc.RpcMethodHandler[bytes, bytes] | None:
-        """Log a call, and return its handler; None for a method that is not served."""
+        """Return the gRPC handler for a call of the method ``path``; None if the method is not
+        served. Add the call to the log in both cases."""
         service, _, rpc = path.lstrip("/").partition("/")
         version = service.partition(".")[0] if "PodResourcesLister" in service else service
+        # Logged here, because gRPC itself responds to methods that are not served.
         call = ClientCall(time.monotonic(), rpc, version)
         with self._lock:
             self._calls.append(call)

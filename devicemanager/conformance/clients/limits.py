@@ -1,4 +1,5 @@
-"""Numbers that the checks of clients use. The option ``--limit`` accepts their names."""
+"""Times and counts that the checks of clients use. The option ``--limit NAME=NUMBER`` changes one
+of them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ class ClientLimits:
     """
 
     start_seconds: float = limit(30.0)
-    """Time from the client's start to its first call (check C01)."""
+    """Maximum time from the client's start to its first call (check C01)."""
     # Many clients query once a minute.
     call_seconds: float = limit(70.0)
     """Maximum time between two equal calls (check C01), and maximum time that a check waits for a
@@ -37,27 +38,27 @@ class ClientLimits:
     own clients set 16 MiB."""
     # The kubelet accepts 100 calls per second of all clients together.
     failed_calls_per_second: float = limit(10.0)
-    """Maximum rate of calls while all calls fail (checks C13 and C14)."""
+    """Maximum rate of calls while calls fail (checks C13, C14 and C16)."""
     calls_per_second: float = limit(2.0)
     """Maximum rate of calls in normal operation (check C18). For each read of the metrics page, the
     client may make ``calls_per_scrape`` additional calls."""
     calls_per_scrape: int = limit(5)
-    """Number of calls that a client may make each time its metrics page is read (checks C13, C14
-    and C18)."""
+    """Number of calls that a client may make each time its metrics page is read (checks C13, C14,
+    C16 and C18)."""
     rate_seconds: float = limit(5.0)
-    """Time in which calls are counted (checks C13, C14 and C18)."""
+    """Time in which calls are counted (checks C13, C14, C16 and C18)."""
     deadline_seconds: float = limit(30.0)
     """Maximum time until a client cancels a call that gets no response (check C15)."""
     leak_calls: int = limit(4)
     """Number of calls between two measurements of the client's resource use (check C19)."""
     extra_descriptors: int = limit(2)
-    """Number of file descriptors by which a client may exceed the previous measurement (checks
+    """Maximum increase in the number of file descriptors from one measurement to the next (checks
     C04 and C19)."""
     extra_threads: int = limit(4)
-    """Number of threads by which a client may exceed the previous measurement (checks C04
-    and C19)."""
+    """Maximum increase in the number of threads from one measurement to the next (checks C04 and
+    C19)."""
     stop_seconds: float = limit(10.0)
-    """Time from SIGTERM to the exit of the process (check C20)."""
+    """Maximum time from SIGTERM to the exit of the process (check C20)."""
     scrape_seconds: float = limit(1.0)
     """Time between two reads of the metrics page."""
     page_seconds: float = limit(10.0)

@@ -23,12 +23,13 @@ ABOUT_THE_PROGRAM = ("dotnet_", "go_", "jvm_", "nodejs_", "process_", "promhttp_
 """Prefixes of the names of samples that the client libraries of Prometheus add. These samples are
 about memory, garbage collection and reads of the page. They change even if the pods do not
 change."""
+# The page comes from the program under test, and may never end.
 _LONGEST_PAGE = 64 << 20
 
 
 @attrs.frozen
 class Page:
-    """One read of a metrics page."""
+    """Result of one read of a metrics page: its content or an error."""
 
     text: str
     """Content of the page; empty if it could not be read."""
@@ -53,6 +54,7 @@ def parsed(text: str) -> Samples:
             for family in text_string_to_metric_families(text)
             for sample in family.samples
         ]
+    # The parser has no error class of its own.
     except (ValueError, KeyError, IndexError, AttributeError) as error:
         raise Failed(f"the metrics page is invalid: {error}") from None
     # A Prometheus server drops the whole page because of one repeated sample.
@@ -101,6 +103,7 @@ class Scraper:
         while not self._stop.wait(self._every):
             page = self._page()
             with self._lock:
+                # The page first: checks wait for the number, and then take the page.
                 self._last = page
                 self._pages += 1
 

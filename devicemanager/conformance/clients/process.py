@@ -27,6 +27,8 @@ class ClientProcess:
 
     def __init__(self, client: ClientUnderTest, kubelet: ScriptedKubelet) -> None:
         self._client = client
+        # The port stays the same when the client is started again, because the reader of its page
+        # knows only one URL.
         self._values = {
             "{socket}": str(kubelet.socket),
             "{root}": str(kubelet.root),
@@ -66,7 +68,7 @@ class ClientProcess:
 
     @property
     def pid(self) -> int:
-        """Process ID of the client."""
+        """Process ID of the client, which must have been started."""
         assert self._run is not None
         return self._run.pid
 
@@ -87,12 +89,13 @@ class ClientProcess:
         if status is None:
             return "still running"
         how = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+        # A copy, because a thread may still append lines.
         lines = [*self._output]
         reason = crash_line(lines) or "".join(without_stacks(lines)[-1:])
         return f"{how}, output: {printable(reason.strip())[:200]}" if reason else how
 
     def output(self) -> list[str]:
-        """Return the last lines that the client has printed."""
+        """Return the last lines that the client has printed, at most 1000."""
         return list(self._output)
 
     def _filled(self, text: str) -> str:
@@ -102,6 +105,7 @@ class ClientProcess:
 
 
 def _free_port() -> int:
+    # The port is closed again on return, because the client itself must listen on it.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -20,8 +20,12 @@ _TABLE = Path(__file__).with_name("checks.toml")
 
 
 def client_check(run: Callable[[ClientRun], str | None]) -> Check:
-    """Convert the function of a check to a Check. The function's name is the ID in lower case."""
+    """Return a Check that runs the decorated function. The Check's texts are in ``checks.toml``.
+
+    The function's name must be the check's ID in lower case, such as ``c01``.
+    """
     id_ = run.__name__.upper()
+    # A copy, because the rows are cached, and ``pop`` changes the row.
     row = dict(_rows()[id_])
     return Check(
         id=id_,

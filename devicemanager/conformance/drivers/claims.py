@@ -1,8 +1,9 @@
 """Create ResourceClaims for checks, with devices that the driver has published.
 
-The scheduler's allocator chooses the devices. So it observes the counters and capacities of the
-devices, and shares only devices that can be shared. All functions are pure: equal arguments lead to
-equal values.
+The scheduler's allocator chooses the devices. So a choice never exceeds the counters and capacities
+of the devices, and only devices that can be shared are shared. All functions are pure: equal
+arguments lead to equal values. The only exception are the share IDs in allocation results, which
+are random.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ _Object = Mapping[str, Any]
 
 
 def published(slices: Sequence[_Object]) -> list[tuple[str, str]]:
-    """Return the pool name and the device name of each device in the newest generation of its
-    pool."""
+    """Return the devices in ``slices`` as pairs of pool name and device name.
+
+    In each pool, only slices of the newest generation count.
+    """
+    # The scheduler ignores slices of older generations.
     newest: dict[str, int] = {}
     for each in slices:
         pool = each["spec"]["pool"]
@@ -46,6 +50,8 @@ def allocate(slices: Sequence[_Object], node: str, most: int) -> list[dict[str, 
     """
     classes = [{"metadata": {"name": CLASS}, "spec": {}}]
     allocator = Allocator(slices, classes)
+    # 32 is the API's limit of devices per claim (AllocationResultsMaxSize). Devices may exclude
+    # each other, such as the partitions of a GPU, so try fewer until the allocator finds a set.
     for count in range(min(most, 32, len(published(slices))), 0, -1):
         wanted = {"deviceClassName": CLASS, "count": count, "tolerations": [{"operator": "Exists"}]}
         spec = {"devices": {"requests": [{"name": REQUEST, "exactly": wanted}]}}
@@ -74,6 +80,7 @@ def claim_with(
             "name": REQUEST,
             "exactly": {
                 "deviceClassName": CLASS,
+                # The API server rejects a count of 0.
                 "count": max(1, len(results)),
                 "tolerations": [{"operator": "Exists"}],
             },

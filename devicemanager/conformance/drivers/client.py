@@ -42,6 +42,7 @@ HEALTH_SERVICES: Mapping[str, str] = {
     "v1.DRAResourceHealth": drahealth_v1_grpc.NODE_WATCH_RESOURCES,
     "v1alpha1.DRAResourceHealth": drahealth_v1alpha1_grpc.NODE_WATCH_RESOURCES,
 }
+# The kubelet's deadline for both calls (pkg/kubelet/cm/dra/plugin/dra_plugin.go, v1.36).
 _SECONDS = 45.0
 
 
@@ -84,7 +85,8 @@ class DriverClient:
     ) -> Iterator[Iterator[drahealth_v1.NodeWatchResourcesResponse]]:
         """Open a health stream, and yield an iterator of its reports.
 
-        The iterator raises CallFailed at the end of the stream and after ``seconds``.
+        The iterator raises CallFailed when the stream ends, and at the latest ``seconds`` after the
+        stream was opened.
         """
         path = HEALTH_SERVICES[service]
         begin = self._channel.unary_stream(
@@ -96,6 +98,8 @@ class DriverClient:
         try:
             yield _reports(call)
         finally:
+            # Otherwise the stream would stay open until its deadline, and a driver that serves only
+            # one stream would reject the next one.
             call.cancel()
 
     def _call(self, path: str, request: Any, read: Any, seconds: float) -> Any:
@@ -115,6 +119,7 @@ def _reports(call: Any) -> Iterator[drahealth_v1.NodeWatchResourcesResponse]:
         yield from call
     except grpc.RpcError as error:
         raise CallFailed("NodeWatchResources", error) from None
+    # A health stream has no end. If it ends without an error, that is a failure, too.
     raise CallFailed("NodeWatchResources", grpc.RpcError("the driver ended the stream"))
 
 

@@ -14,5 +14,8 @@ TABLE = Path(__file__).with_name("checks.toml")
 
 
 def driver_check(run: Callable[[DriverRun], str | None]) -> Check:
-    """Convert the function of a check to a Check. The function's name is the ID in lower case."""
+    """Return a Check that runs the decorated function. The Check's texts are in ``checks.toml``.
+
+    The function's name must be the check's ID in lower case, such as ``dc01``.
+    """
     return described(TABLE, run)

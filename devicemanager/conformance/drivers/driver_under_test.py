@@ -19,7 +19,8 @@ from devicemanager.plugin.errors import ConfigurationError
 __all__ = ["PLACEHOLDERS", "VARIABLES", "DriverUnderTest"]
 
 PLACEHOLDERS: Final = OF_DRIVERS
-"""Placeholders in the driver's command and environment variables, in addition to ``root``."""
+"""Placeholders in the driver's command and environment variables, with their meanings. A driver can
+also use the placeholder ``root``."""
 
 VARIABLES: Final = {
     "KUBECONFIG": "{kubeconfig}",
@@ -33,6 +34,7 @@ VARIABLES: Final = {
 
 
 def _as_drivers(names: Iterable[str]) -> tuple[str, ...]:
+    # A string is iterable, too: each of its characters would become a name.
     if isinstance(names, str):
         raise CheckError(f"invalid drivers {names!r}: expected a list of names")
     try:
@@ -68,11 +70,15 @@ class DriverUnderTest(PluginUnderTest):
     """
 
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_drivers)
-    """Name of the driver. If it is empty, the suite uses the name that the driver registers."""
+    """The name of the driver, as the only element. If the tuple is empty, the suite uses the name
+    that the driver registers."""
     private_root: bool = False
-    """True if the driver has fixed paths. It is then run in a private mount namespace."""
+    """True if the driver has the fixed paths of a node, such as ``/var/lib/kubelet/plugins``. The
+    suite then runs it in a private mount namespace, in which these are the mock kubelet's
+    directories."""
     previous: tuple[str, ...] | None = attrs.field(default=None, converter=_as_words)
-    """Command of an earlier version of the driver, for checks of upgrades."""
+    """Command of an earlier version of the driver, for checks of upgrades. If None, these checks
+    are skipped."""
     rootfs: Path | None = attrs.field(default=None, converter=_as_directory)
     """Directory with the file system of the driver's container image. The driver runs in this file
     system, in a private mount namespace. None for the file system of this host."""
@@ -81,15 +87,19 @@ class DriverUnderTest(PluginUnderTest):
     reboot: bool = False
     """True if the checks may simulate a reboot, with another boot ID."""
     nri: bool = False
-    """True if the driver is also an NRI (Node Resource Interface) plugin. Without the placeholder
-    ``{nri_socket}``, it runs in a private mount namespace and finds a runtime at
-    ``/var/run/nri/nri.sock``."""
+    """True if the driver is also an NRI (Node Resource Interface) plugin.
+
+    The placeholder ``{nri_socket}`` is the socket of the NRI runtime. If the command and the
+    environment variables lack this placeholder, the suite runs the driver in a private mount
+    namespace. There, the socket is ``/var/run/nri/nri.sock``.
+    """
 
     @property
     def is_private(self) -> bool:
         """True if the driver runs in a private mount namespace with paths as on a node."""
         needs_nri = self.nri and not any("{nri_socket}" in word for word in self._words)
         is_container = self.rootfs is not None
+        # Other directories can appear at fixed paths only in a private mount namespace.
         return self.private_root or is_container or needs_nri or self.hardware.has_directories
 
     @property

@@ -1,4 +1,5 @@
-"""Numbers that the checks of drivers use. The option ``--limit`` accepts their names."""
+"""Times and counts that the checks of drivers use. The option ``--limit NAME=NUMBER`` changes one
+of them."""
 
 from __future__ import annotations
 
@@ -18,8 +19,10 @@ SHARED_LIMITS = (
 
 @attrs.frozen(kw_only=True)
 class DriverLimits(Limits):
-    """Limits and counts of the checks of drivers. The limits in ``SHARED_LIMITS`` apply, too. Names
-    such as DC20 are the IDs of checks."""
+    """Limits and counts of the checks of drivers. Names such as DC20 are the IDs of checks.
+
+    Of the fields of ``Limits``, the checks of drivers use only those in ``SHARED_LIMITS``.
+    """
 
     publish_seconds: float = limit(30.0)
     """Maximum time from the driver's start until its ResourceSlices are complete."""

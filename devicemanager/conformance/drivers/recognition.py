@@ -62,6 +62,7 @@ def _as_driver(plugin: PluginUnderTest) -> DriverUnderTest:
 
 
 def _registers_as_driver(plugin: PluginUnderTest, stage: Stage, limits: DriverLimits) -> bool:
+    # A run of plugin checks on a stage for drivers, because the program can be either.
     run = CheckRun(stage, (), "recognition")
     run.start_kubelet()
     since = run.kubelet.mark()

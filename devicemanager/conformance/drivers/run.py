@@ -153,6 +153,7 @@ class DriverRun(SuiteRun):
 
     def registration_sockets(self) -> list[Path]:
         """Return the paths of the sockets in ``plugins_registry``, sorted."""
+        # The kubelet creates the directory at its first start.
         if not self.registry.is_dir():
             return []
         return sorted(each for each in self.registry.iterdir() if each.is_socket())
@@ -210,15 +211,15 @@ class DriverRun(SuiteRun):
         return "" if pools else "there are no slices"
 
     def wait_devices(self) -> None:
-        """Wait until all pools are complete, and have at least as many devices as on an earlier
-        stage.
+        """Wait up to ``publish_seconds`` until the driver has published complete pools with all its
+        devices.
 
-        Without an earlier stage, wait until the driver has published devices, all pools are
-        complete, and no API object has changed for ``settle_seconds``.
-
-        In both cases, stop waiting after ``publish_seconds``, without an error.
+        If the suite has run the driver before, wait for as many devices as in that run. Otherwise,
+        wait until no API object has changed for ``settle_seconds``. The method raises no error if
+        the time is over.
         """
         wanted = self.stage.device_counts.get(self.driver)
+        # A driver without devices may publish no slices, which ``incomplete`` would report.
         if wanted is not None:
             self.until(
                 lambda: len(self.devices()) >= wanted and (not wanted or not self.incomplete()),
@@ -231,6 +232,7 @@ class DriverRun(SuiteRun):
             nonlocal seen
             if self.incomplete() or not self.devices():
                 return False
+            # Each write of an object changes this number.
             before, seen = seen, self.api.version
             if before != seen:
                 self.settle()
@@ -255,7 +257,8 @@ class DriverRun(SuiteRun):
         return took
 
     def delete_slices(self) -> None:
-        """Delete all slices of the driver, as a kubelet does."""
+        """Delete all ResourceSlices of the driver, as a kubelet does if the driver stays
+        disconnected."""
         self.step("delete all ResourceSlices")
         for each in self.slices():
             self.api.delete("resourceslices", each["metadata"]["name"])
@@ -270,6 +273,7 @@ class DriverRun(SuiteRun):
     def rejected(self, resource: str, subresource: str = "") -> list[str]:
         """Return the messages of the writes that the API server rejected, the oldest first."""
         found = self.writes(resource, subresource)
+        # Without 409 and 404: conflicts with other writers and with deletions are normal.
         return [_shortened(each.message) for each in found if each.code in (400, 403, 422)]
 
     # -- claims ------------------------------------------------------------------------
@@ -305,8 +309,8 @@ class DriverRun(SuiteRun):
         return found
 
     def create(self, *results: Mapping[str, Any], **options: Any) -> ClaimObject:
-        """Create a claim with these allocation results. ``options`` are passed to
-        ``claim_with``."""
+        """Store a new claim with these allocation results in the API server, and return it.
+        ``options`` are passed to ``claim_with``."""
         return self.load(claim_with(self.new_name(), results, **options))
 
     def new_name(self) -> str:
@@ -368,7 +372,7 @@ class DriverRun(SuiteRun):
         self.unprepare(*claims)
 
     def forget(self, *claims: ClaimObject) -> None:
-        """Unprepare claims to clean up, and ignore errors."""
+        """Unprepare claims, and ignore errors. For clean-up at the end of a check."""
         with contextlib.suppress(CallFailed, Failed):
             self.unprepare(*claims)
 
@@ -376,9 +380,10 @@ class DriverRun(SuiteRun):
 
     @property
     def cdi(self) -> CdiDirectories:
-        """The CDI directories of the stage. While the driver runs, also ``/etc/cdi`` and
+        """The CDI directories of the stage. While the driver runs, they include ``/etc/cdi`` and
         ``/var/run/cdi`` as its process sees them."""
         own = (self.stage.other_cdi_dir, self.stage.cdi_dir)
+        # The driver's view of these paths is read through its process (/proc/PID/root).
         seen = () if self.plugin.has_exited else DEFAULT_DIRECTORIES
         return CdiDirectories(own, [self.plugin.path(str(each)) for each in seen])
 
@@ -391,16 +396,17 @@ class DriverRun(SuiteRun):
     # -- pods --------------------------------------------------------------------------
 
     def admit(self, claim: ClaimObject | None = None) -> str:
-        """Run a pod that uses a claim, and return the UID of the pod. Raises Failed if the pod does
-        not start.
+        """Run a pod that uses ``claim``, and return the UID of the pod.
 
-        Without a claim, run a pod that needs no driver.
+        If ``claim`` is None, the pod needs no driver. Raises Failed if the pod does not start.
         """
         if claim is None:
             name = self.new_name()
             return self._admit(_pod(name, f"pod-of-{name}"))
         name = claim["metadata"]["name"]
         uid = f"pod-of-{name}"
+        # The kubelet starts a pod only if its claims are reserved for it. In a cluster, the
+        # scheduler writes the reservation.
         reserved = [{"resource": "pods", "name": name, "uid": uid}]
         self.api.change(
             "resourceclaims",
@@ -438,11 +444,10 @@ def cdi_ids(entry: dra_v1.NodePrepareResourceResponse) -> list[str]:
 def shown(
     entry: dra_v1.NodePrepareResourceResponse, *, cdi: bool = True
 ) -> list[tuple[object, ...]]:
-    """Return ``entry``, a claim's entry in a response, in a form that can be compared. Entries with
-    the same devices in another order are equal.
+    """Return the devices in ``entry``, a claim's entry in a response, as a sorted list of tuples.
 
-    ``cdi``: True to include the CDI devices. They may get other names when a claim is prepared
-    again.
+    Use it to compare entries: the order of the devices does not matter. ``cdi``: True to include
+    the IDs of the CDI devices. A driver may choose other IDs when it prepares the claim again.
     """
     return sorted(
         (

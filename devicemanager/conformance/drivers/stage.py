@@ -48,13 +48,17 @@ class DriverStage(Stage):
 
     def _new_kubelet(self, plugin: PluginUnderTest, settings: Settings) -> MockKubelet:
         assert isinstance(plugin, DriverUnderTest)
+        # The base class creates the kubelet first. Everything that the kubelet needs is created
+        # here. The directory is short, because it also has the socket of the NRI runtime.
         self.directory = short_directory()
         """Directory with all files of the stage that are not in the kubelet's directory."""
         self.cdi_dir = self.directory / "cdi"
         self.other_cdi_dir = self.directory / "etc-cdi"
+        # Two directories, as on a node: the files in /etc/cdi survive a reboot (DK12).
         for each in (self.cdi_dir, self.other_cdi_dir):
             each.mkdir()
         self.in_cluster: InCluster | None = None
+        # The certificate needs openssl, and a driver finds these files only at their fixed paths.
         if plugin.is_private:
             self.in_cluster = InCluster.create(self.directory / "serviceaccount")
         self.boot_id = self.directory / "boot_id"
@@ -62,9 +66,10 @@ class DriverStage(Stage):
         self.serve_api()
         settings = attrs.evolve(settings, kubeconfig=self.kubeconfig, node_name=NODE)
         self.nri = self._nri_runtime() if plugin.nri else None
-        """The NRI runtime; None without the option ``nri``."""
+        """Mock runtime for drivers that are NRI plugins; None without the option ``nri``."""
         self.nri_report = ""
-        """The last line that the NRI runtime has reported."""
+        """The latest line that ``nri`` has reported, such as the reason of a disconnection; empty
+        before the first line."""
         return MockKubelet(settings=settings, runtime=self.nri)
 
     def _nri_runtime(self) -> NriRuntime:
@@ -93,11 +98,13 @@ class DriverStage(Stage):
         """
         self.api = FakeApiServer(in_cluster=self.in_cluster, hidden=hidden)
         self.api.start()
+        # Without a Node, which is the owner of the slices, drivers publish no slices.
         self.api.create("nodes", {"metadata": {"name": NODE}})
         self.api.kubeconfig(self.kubeconfig)
 
     def new_boot_id(self) -> None:
-        """Change the boot ID that the driver reads after its next start."""
+        """Replace the boot ID of the stage by a new random one. With the option ``reboot``, the
+        driver sees this ID instead of the machine's boot ID."""
         self.boot_id.write_text(f"{uuid.uuid4()}\n")
 
     def _clean_up(self) -> None:
@@ -142,6 +149,7 @@ class RunningDriver(RunningPlugin):
             self._stage.kubelet,
             [_filled(word, values) for word in command],
             self._binds(),
+            # The user's variables come last, so they replace those of the suite.
             env={
                 name: _filled(value, values)
                 for name, value in {**VARIABLES, **self._in_cluster(), **driver.env}.items()
@@ -196,6 +204,7 @@ class RunningDriver(RunningPlugin):
         rootfs = self._driver.rootfs
         if rootfs is None:
             return []
+        # The command may name files in the stage's directory, such as the kubeconfig.
         same = [Path(each) for each in _OF_HOST]
         return [
             Bind(rootfs, Path("/")),
@@ -204,6 +213,7 @@ class RunningDriver(RunningPlugin):
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
+    # Not ``str.format``: other words in braces may have a meaning for the driver.
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
     return text

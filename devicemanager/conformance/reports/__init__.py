@@ -43,6 +43,7 @@ def check_place(form: str, path: Path) -> None:
     Call it before the checks, because these take minutes.
     """
     _renderer(form)
+    # An existing file is overwritten in place, so its directory need not be writable.
     place = path if os.access(path, os.F_OK) else path.parent
     if path.is_dir() or not os.access(place, os.W_OK):
         raise CheckError(

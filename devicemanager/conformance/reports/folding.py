@@ -22,6 +22,7 @@ def fold(lines: Sequence[_T], text: Callable[[_T], str] = str) -> Iterator[_T | 
 
     Lines that differ only in numbers count as equal.
     """
+    # Lines of a retry loop often differ only in a counter, a time or an address.
     keys = [_NUMBER.sub("#", text(line)) for line in lines]
     place = 0
     while place < len(lines):

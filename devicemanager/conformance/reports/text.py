@@ -52,6 +52,7 @@ def timeline_lines(timeline: Sequence[Line]) -> Iterator[str]:
     restarts = [place for place, line in enumerate(timeline) if line.text == RESTART]
     if len(restarts) > _SHOWN_RESTARTS:
         first, last = restarts[0], restarts[-_SHOWN_RESTARTS]
+        # This part has no restart, so the recursion ends here.
         yield from timeline_lines(timeline[:first])
         count = len(restarts) - _SHOWN_RESTARTS
         yield f"{'':19} ({last - first} lines of {counted(count, 'earlier restart')})"
@@ -154,6 +155,7 @@ def _section(verdict: Verdict) -> list[str]:
 
 def _escaped(text: str) -> str:
     """Return a text on one line, escaped for Markdown and HTML."""
+    # A line break would end the row of the table or the item of the list.
     return _SPECIAL.sub(r"\\\1", escape(printable(" ".join(text.split())), quote=False))
 
 
@@ -182,9 +184,9 @@ _SVG = """\
 def render_badge(report: Report) -> str:
     """Return an SVG image with the passed profile: ``core``, ``resilient`` or ``complete``.
 
-    If the plugin passes no profile, the image says ``failing`` or ``incomplete``: ``failing`` means
-    that a check of ``core`` has failed. The title of the image contains ``Report.profile_text``,
-    which has the reason. A browser shows the title as a tooltip.
+    If the plugin passes no profile, the image says ``failing`` if a check of ``core`` failed, and
+    ``incomplete`` otherwise. The title of the image contains ``Report.profile_text``, which has the
+    reason. A browser shows the title as a tooltip.
     """
     name = _badge_name(report)
     right = 14 + 7 * len(name)  # a character is 7 pixels wide
@@ -202,4 +204,6 @@ def render_badge(report: Report) -> str:
 def _badge_name(report: Report) -> str:
     if report.profile is not None:
         return report.profile.value
+    # Checks that were skipped or not selected can also be the reason why a run passes no profile.
+    # This is not the plugin's fault.
     return "failing" if report.failed(Profile.CORE) else "incomplete"

@@ -1,7 +1,7 @@
 """The operations of the control API on nodes in a cluster.
 
-Each function runs on a worker thread, so it can block. Each public method and property of
-``ClusterNode`` has an operation, except those that a test lists with a reason.
+Each function runs on a worker thread, so it can block. A test checks that each public method and
+property of ``ClusterNode`` has an operation. The test lists the exceptions, each with a reason.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _POD: Final = _NODE + "/pods/{uid}"
 @TABLE.get("/v1/nodes", "name faults is_silent kubelet")
 def list_nodes(cluster: ControlledCluster) -> shapes.NodeList:
     """List the nodes that this process runs."""
+    # The property is read once, because each read copies the nodes, and nodes can leave in between.
     found = cluster.nodes
     return shapes.NodeList(
         items=[shapes.NodeSummary(**_summary(found[name])) for name in sorted(found)]
@@ -121,13 +122,13 @@ def recover_device(node: NodeControl, body: shapes.Device) -> None:
 
 @_on_node(_NODE + "/lose-device", "lose_device")
 def lose_device(node: NodeControl, body: shapes.Device) -> None:
-    """Remove a device from the list that the plugin advertises."""
+    """Remove a device from its plugin's device list."""
     node.lose_device(body.resource, body.device)
 
 
 @_on_node(_NODE + "/return-device", "return_device")
 def return_device(node: NodeControl, body: shapes.Device) -> None:
-    """Return a removed device to the list that the plugin advertises."""
+    """Add a removed device to its plugin's device list again."""
     node.return_device(body.resource, body.device)
 
 
@@ -183,7 +184,8 @@ def set_not_ready(node: NodeControl, body: shapes.NotReady) -> None:
 
 @_on_node(_NODE + "/pressure", "pressure")
 def set_pressure(node: NodeControl, body: shapes.Pressures) -> None:
-    """Set the pressure conditions of a node. It rejects pods as a kubelet under pressure does."""
+    """Set the pressure conditions of a node. The node then rejects pods, as a kubelet under
+    pressure does."""
     node.pressure(body.conditions)
 
 
@@ -208,6 +210,7 @@ def restart_kubelet(node: NodeControl) -> None:
 # -- pods --------------------------------------------------------------------------------
 
 
+# An eviction has the threads of ``ENDING``, so it works even if hanging plugins block all others.
 @_on_node(_POD + "/evict", "evict", Workers.ENDING)
 def evict_pod(node: NodeControl, uid: str, body: shapes.Eviction) -> None:
     """Evict a pod, as a kubelet does if the node is low on a resource."""
@@ -217,7 +220,7 @@ def evict_pod(node: NodeControl, uid: str, body: shapes.Eviction) -> None:
 
 @_on_node(_POD + "/containers/{container}/exit", "exit", Workers.LONG)
 def exit_container(node: NodeControl, uid: str, container: str, body: shapes.Exit) -> None:
-    """Let a running container terminate."""
+    """Make a running container exit."""
     _check_pod(node, uid)
     node.exit(uid, container, body.exit_code, reason=body.reason)
 
@@ -235,6 +238,7 @@ def _node(cluster: ControlledCluster, name: str) -> NodeControl:
 
 
 def _check_pod(node: NodeControl, uid: str) -> None:
+    # The node also rejects an unknown UID, but its RequestError would become 409 instead of 404.
     if not node.kubelet.has_pod(uid):
         text = f"unknown pod UID {uid[:200]!r}: /v1/nodes/{node.name} lists the pods of the node"
         raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, text)

@@ -31,6 +31,7 @@ class ControlledKubelet(Protocol):
     def has_pod(self, uid: str) -> bool: ...
 
 
+# The type of a fault is open, because the operations only show faults as text.
 class _Faults(Protocol):
     @property
     def active(self) -> Iterable[object]: ...

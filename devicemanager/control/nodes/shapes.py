@@ -28,18 +28,19 @@ class Scale(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(min_length=1, max_length=40, description="name of the kind in the file of `join -f`"),
     ]
+    # This is the limit of ``cluster.node_specs``, which this package must not import.
     count: Annotated[int, Meta(ge=0, le=100_000, description="number of nodes")]
 
 
 class Device(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The resource and the ID of a device on a node."""
+    """Request to change one device of a node: its resource and its ID."""
 
     resource: _Name
     device: Annotated[str, Meta(min_length=1, max_length=1000, description="ID of the device")]
 
 
 class Resource(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The name of a resource of a node."""
+    """Request to stop or start the plugin of a resource."""
 
     resource: _Name
 
@@ -51,6 +52,7 @@ class ZeroCapacity(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     zero: Annotated[bool, Meta(description="false: advertise the devices again")] = True
 
 
+# The API server allows at most 63 characters in the name of a DRA driver.
 _Driver = Annotated[
     str, Meta(min_length=1, max_length=63, description="a DRA driver, such as gpu.example.com")
 ]
@@ -79,6 +81,7 @@ class DelayPrepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     """Request to delay the responses of a DRA driver to NodePrepareResources."""
 
     driver: _Driver
+    # The kubelet cancels a call to a DRA driver after 45 s.
     seconds: Annotated[
         float, Meta(ge=0, le=86_400, description="0: no delay; more than 45: the call times out")
     ]
@@ -97,7 +100,8 @@ class NotReady(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Pressures(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Request to set some pressure conditions of a node to true, and all others to false."""
+    """Request to set the pressure conditions of a node: the listed ones to true, all others to
+    false."""
 
     conditions: Annotated[
         list[Pressure], Meta(description="the conditions that are true; all others are false")
@@ -119,8 +123,9 @@ class Eviction(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Exit(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The exit code and the reason with which a container terminates."""
+    """Request to make a container exit, with its exit code and reason."""
 
+    # An exit status has eight bits.
     exit_code: Annotated[int, Meta(ge=0, le=255, description="exit code of the container")] = 0
     reason: Annotated[
         str,
@@ -161,7 +166,7 @@ class NodeList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema
 
 
 class Condition(Struct, kw_only=True, frozen=True):
-    """A condition in a node's status."""
+    """A condition in a node's status, such as Ready."""
 
     type: str
     status: bool

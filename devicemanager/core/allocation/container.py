@@ -93,8 +93,8 @@ _RULES = Rules()
 _NO_NODES = TopologyPolicy(NumaTopology.up_to(0))
 
 Affinities = dict[ContainerName, Hint]
-"""Hint with the topology affinity of each container, by container name. The hint's mask is the set
-of NUMA nodes; a mask of None means that the container has no affinity."""
+"""Topology affinity of each container, by container name. The mask of the hint is the set of NUMA
+nodes; a mask of None means that the container has no affinity."""
 
 
 class NoContainerResponse(AllocationError):
@@ -138,7 +138,7 @@ class ResourceSnapshot:
     own: int = 0
     """Devices in ``in_use`` that containers of the same pod use, as a bit set."""
     allocated: frozenset[DeviceId] = frozenset()
-    """IDs of the devices that were already allocated to the container."""
+    """IDs of the devices that the container already had when this admission began."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -184,7 +184,7 @@ class PodAllocation:
         self.draft = Draft(self.pod.uid)
 
     def is_device_resource(self, resource: ResourceName) -> bool:
-        """True if the resource is registered or one of its devices is in use
+        """True if the resource has a device list or one of its devices is in use
         (``isDevicePluginResource``, v1.32)."""
         return resource in self.endpoints or self.ledger.is_in_use(resource)
 
@@ -204,12 +204,11 @@ class PodAllocation:
         }
 
     def note_known(self) -> None:
-        """Set ``known_before`` to the first container that requests devices, and to the device
-        resources that it requests.
+        """Store in ``known_before`` which container is the first to request devices, and which
+        device resources it requests.
 
-        A device resource is registered, or one of its devices is in use. The kubelet determines
-        these resources before it frees devices of ended pods (``allocateContainerResources``,
-        v1.36).
+        Must be called before devices of ended pods are freed: a resource without a plugin is a
+        device resource only while a device is in use (``allocateContainerResources``, v1.36).
         """
         for container, _ in self.pod.all_containers():
             if requests := self.requests(container):
@@ -228,6 +227,7 @@ class PodAllocation:
         for resource, request in requests.items():
             devices = self.endpoints.devices(resource) or EMPTY
             in_use = self.ledger.in_use(resource, devices.device_index)
+            # The pod's own devices are looked up only if it has any: most pods have none yet.
             if self.draft.reserved or self.pod.uid in self.ledger:
                 snapshots[resource] = self._snapshot_of_user(
                     container, resource, request, devices, in_use
@@ -252,6 +252,7 @@ class PodAllocation:
         allocated: frozenset[DeviceId] = frozenset()
         if container is not None:
             allocated = self.ledger.allocated(self.pod.uid, container, resource) or allocated
+            # The container takes the reusable devices first, so it is not limited by them.
             own &= ~bits(self.reusable.get(resource, ()))
             in_use &= ~bits(self.reusable.get(resource, ()))
         return ResourceSnapshot(request, devices, in_use, own, allocated)
@@ -276,8 +277,8 @@ def allocate_container(
 ) -> AllocationSteps:
     """Allocate devices, then CPUs and memory, to one container.
 
-    ``requests`` are the container's device requests; if None, they are computed. The devices are
-    stored in ``allocation.draft``.
+    ``requests`` has the number of devices to allocate, by resource. None stands for
+    ``allocation.requests(container)``. The devices are stored in ``allocation.draft``.
     """
     if requests is None:
         requests = allocation.requests(container)
@@ -345,6 +346,7 @@ def _is_needed(
     is unhealthy.
     """
     allocated = allocation.ledger.allocated(allocation.pod.uid, container.name, resource)
+    # Checked first, as in the kubelet: even a container that ran before a restart is rejected.
     if allocated is not None and len(allocated) != required:
         raise AllocationError(
             messages.CHANGED_REQUEST.format(
@@ -393,6 +395,7 @@ def _unfit(text: str, resource: ResourceName) -> AllocationError:
 
 
 def _all_healthy(devices: DeviceList, ids: frozenset[DeviceId]) -> bool:
+    # A device that the plugin no longer lists has no bit, and counts as unhealthy.
     bits = devices.device_index.bits(ids)
     return bits.bit_count() == len(ids) and not bits & ~devices.healthy
 
@@ -402,6 +405,7 @@ def _call_allocate(
 ) -> Generator[Wanted, Answer, bytes]:
     """Request a call of Allocate and return its first container response, serialized."""
     endpoint = allocation.endpoints.serving(resource)
+    # The plugin can have disconnected since the checks, during GetPreferredAllocation.
     if endpoint is None:
         raise AllocationError(messages.UNKNOWN_PLUGIN.format(resource=resource))
     try:
@@ -416,11 +420,12 @@ def _call_allocate(
     if not answer.responses:
         reply = allocation.rules.empty_reply
         raise NoContainerResponse(messages.NO_CONTAINER_RESPONSE.format(reply=reply))
+    # The request has one container, so the kubelet ignores further responses.
     return answer.responses[0]
 
 
 def check_listed(devices: DeviceList, ids: Set[DeviceId]) -> None:
-    """Raise KubeletPanic if the device list lacks one of the devices (quirk Q33).
+    """Raise KubeletPanic if one of the devices ``ids`` is not in the device list (quirk Q33).
 
     The kubelet reads the topology of such a device through a nil pointer
     (``generateDeviceTopologyHints``, ``allocateContainerResources``, v1.37).
@@ -442,6 +447,8 @@ def by_numa_node(
     nodes: dict[int, list[DeviceId]] = {}
     for id_ in sorted(ids):
         number = device_index.index.get(id_)
+        # The plugin can have sent a list without the device during Allocate. Without quirk Q33, the
+        # device is then recorded as a device without topology.
         numa = () if number is None else device_index.numa[number]
         # As in the kubelet, a device whose topology repeats a node is listed twice there.
         for node in sorted(numa or ()) or (no_topology_node,):
@@ -479,6 +486,7 @@ def reject(allocation: PodAllocation) -> None:
     if "Q31" not in allocation.rules.quirks:
         give_back(allocation)
         return
+    # ``drop`` frees all reserved devices. ``enter`` then allocates those that have a response.
     allocation.ledger.drop(allocation.draft)
     allocation.ledger.enter(allocation.draft)
     _remove_from_node(allocation)

@@ -52,8 +52,10 @@ def _resource(
     allocation: PodAllocation, step: Step, resource: ResourceName, snapshot: ResourceSnapshot
 ) -> ResourceExplanation:
     chosen = snapshot.allocated
+    # A step for the whole pod only computes hints. Devices are chosen in the containers' steps.
     if step.container is not None:
         given = allocation.draft.allocated.get(step.container, {}).get(resource)
+        # The draft has no entry if the container kept its devices or was rejected.
         chosen = chosen if given is None else given.ids
     bits = snapshot.devices.device_index.bits(chosen)
     return ResourceExplanation(
@@ -62,6 +64,7 @@ def _resource(
         snapshot.devices,
         snapshot.in_use,
         bits,
+        # ``own`` is for the pod's other containers. Devices that this one had are removed.
         snapshot.own & ~bits,
     )
 
@@ -74,5 +77,6 @@ def _unknown(pod: Pod, step: Step) -> Mapping[ResourceName, int]:
         for container, _ in pod.all_containers()
         if container.name == step.container
         for resource, count in sorted(container.limits.items())
+        # Native resources such as cpu never have a plugin, and a limit of 0 needs none.
         if count and resource not in step.snapshots and is_extended_resource_name(resource)
     }

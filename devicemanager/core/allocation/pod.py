@@ -1,4 +1,4 @@
-"""Admit a pod: compute topology affinity, allocate devices, and check that its requests fit."""
+"""Admit a pod: compute topology affinity, allocate devices, and check that the node has room."""
 
 # Theory of operation. ``admit_pod`` is a generator like ``allocate_container``: it yields
 # requests for RPCs. At the end, ``PodAllocation`` has the draft, or ``Rejected`` is raised.
@@ -74,18 +74,18 @@ class DeviceHintProvider:
     over_device_nodes: bool = False
     """True if hints name only nodes that have devices of the resource (since v1.36)."""
     empty_topology_aligns: bool = False
-    """True if one device with an empty topology is enough for the topology manager to align the
-    resource (up to v1.25). An empty topology is a topology without NUMA nodes."""
+    """True if a resource has hints as soon as one device has an empty topology, which is a topology
+    without NUMA nodes (up to v1.25). Since v1.26, a device must have a NUMA node."""
     panics: bool = False
     """True if the kubelet panics when it computes hints for a device that is missing in the
     plugin's latest ListAndWatch response (quirk Q33)."""
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
     def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Return the NUMA node IDs in ``nodes`` that the machine lacks.
+        """Return the NUMA node IDs in ``nodes`` that the machine does not have.
 
-        If the field ``grows`` is True, first add these nodes to the topology. The result then has
-        only the nodes that cannot be added.
+        If the field ``grows`` is True, these nodes are first added to the machine's topology. The
+        result then has only the nodes that cannot be added.
         """
         missing = self.policy.missing_nodes(nodes)
         if missing and self.grows:
@@ -139,7 +139,7 @@ class DeviceHintProvider:
 
     def pod_hints(self, allocation: PodAllocation) -> DeviceHints:
         """Return the hints for the device requests of a whole pod (``GetPodTopologyHints``).
-        In pod scope, no device counts as reusable."""
+        Unlike in ``container_hints``, devices of init containers cannot be reused."""
         uid = allocation.pod.uid
         return {
             resource: self._hints(

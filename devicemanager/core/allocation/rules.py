@@ -14,8 +14,8 @@ class Rules:
     quirks: frozenset[str] = frozenset()
     """Enabled quirks: kubelet defects to reproduce, such as ``Q4``."""
     checks_health: bool = True
-    """True if the kubelet also checks a container that already has devices. The pod is rejected if
-    the resource is not registered or one of the devices is unhealthy
+    """True if the kubelet also checks a container that has devices from an earlier admission. The
+    pod is rejected if the resource is not registered or one of the devices is unhealthy
     (kubernetes/kubernetes#116376)."""
     running_need_nothing: bool = True
     """True if containers that were running before a kubelet restart are exempt from

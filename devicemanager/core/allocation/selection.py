@@ -47,7 +47,7 @@ class PreferenceError(AllocationError):
 
 
 class PreferenceWanted(NamedTuple):
-    """Request to call GetPreferredAllocation of a plugin.
+    """Request to the caller to make one GetPreferredAllocation call to a plugin.
 
     The generator ``select`` yields the request. The caller sends a tuple of device IDs into the
     generator.
@@ -62,7 +62,7 @@ class PreferenceWanted(NamedTuple):
 
 
 class AllocateWanted(NamedTuple):
-    """Request to call Allocate of a plugin for one container.
+    """Request to the caller to make one Allocate call to a plugin, for one container.
 
     The generator ``allocate_container`` yields the request. The caller sends an ``AllocateAnswer``
     into the generator.
@@ -114,7 +114,8 @@ def partition(devices: DeviceList, available: int, affinity: int | None) -> Part
 
 @attrs.define(eq=False, repr=False)
 class View:
-    """Device list of a resource, and its free devices as a bit set. Valid until the next RPC."""
+    """Device list of a resource, and its free devices as a bit set. A view is outdated after an
+    RPC, because devices can change during the call."""
 
     devices: DeviceList
     free: int

@@ -2,7 +2,8 @@
 
 The rules are those of the Container Device Interface (``ValidateVendorName``,
 ``ValidateClassName``, ``ValidateDeviceName`` in its pkg/parser): ASCII letters, digits and a
-few punctuation characters, with a letter or digit at both ends.
+few punctuation characters. Vendor and class begin with a letter, a device name with a letter or
+digit. All three end with a letter or digit.
 """
 
 from __future__ import annotations

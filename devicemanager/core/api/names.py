@@ -13,6 +13,7 @@ _MAX_RESOURCE = _MAX_SUBDOMAIN + 1 + _MAX_NAME
 _MAX_INTERFACE_BYTES = 15
 """Longest interface name that Linux accepts, in bytes: IFNAMSIZ without the terminating zero."""
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+# ``\Z``, because ``$`` also matches before a line end at the end of a name.
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z")
 
 
@@ -63,8 +64,8 @@ def is_qualified_name(name: str) -> bool:
 
 
 def is_dns1123_subdomain(name: str) -> bool:
-    """True if ``name`` is a valid DNS subdomain: at most 253 lower case letters, digits, ``-``
-    and ``.``."""
+    """True if ``name`` is a valid DNS subdomain in lower case, such as ``vendor.com``, with at most
+    253 characters."""
     return len(name) <= _MAX_SUBDOMAIN and _SUBDOMAIN.match(name) is not None
 
 

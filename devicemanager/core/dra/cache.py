@@ -47,7 +47,7 @@ class ClaimCache:
         return self._claims.get(key)
 
     def put(self, claim: ClaimInfo) -> ClaimInfo:
-        """Add a claim, or replace the claim with the same name. Return the new claim."""
+        """Add a claim, or replace the claim with the same namespace and name. Return ``claim``."""
         key = claim.key
         held = self._claims.get(key)
         place = bisect_left(self._keys, key)
@@ -69,10 +69,12 @@ class ClaimCache:
             self._index(key, held.pods, frozenset())
 
     def _index(self, key: ClaimKey, before: frozenset[str], after: frozenset[str]) -> None:
+        # All changes of the claims pass here, so the cached snapshot is never outdated.
         self._snapshot = None
         for uid in before - after:
             keys = self._of_pods[uid]
             keys.discard(key)
+            # ``might_need_unprepare`` only tests for the key, so no empty set may remain.
             if not keys:
                 del self._of_pods[uid]
         for uid in after - before:
@@ -85,15 +87,17 @@ class ClaimCache:
         return self._snapshot
 
     def of_pod(self, uid: str) -> tuple[ClaimInfo, ...]:
-        """Return the claims with a reference to the pod, sorted by namespace and name."""
+        """Return the claims whose ``pods`` contain the pod UID ``uid``, sorted by namespace and
+        name."""
         return tuple(self._claims[key] for key in sorted(self._of_pods.get(uid, ())))
 
     def might_need_unprepare(self, uid: str) -> bool:
-        """True if a claim refers to the pod (``PodMightNeedToUnprepareResources``, manager.go)."""
+        """True if the ``pods`` of any claim contain the pod UID ``uid``
+        (``PodMightNeedToUnprepareResources``, manager.go)."""
         return uid in self._of_pods
 
     def count_skipped(self, claim: ClaimInfo, rpc: str) -> None:
-        """Add 1 in ``skipped`` for each driver of the claim that does not need the RPC ``rpc``.
+        """Count in ``skipped`` each driver of the claim that does not need the RPC ``rpc``.
 
         ``rpc`` is the name of the RPC, such as NodePrepareResources.
         """
@@ -109,19 +113,21 @@ class ClaimCache:
         return key in self._preparing
 
     def begin_preparing(self, keys: Iterable[ClaimKey], token: object) -> None:
-        """Record that the run of ``prepare`` with this ``token`` now prepares the claims."""
+        """Record that a run of ``prepare`` begins to prepare the claims. ``token`` identifies the
+        run."""
         self._preparing.update(dict.fromkeys(keys, token))
 
     def end_preparing(self, token: object) -> None:
-        """Record that the run of ``prepare`` with this ``token`` has ended."""
+        """Record that a run of ``prepare`` has ended, and no longer prepares any claim. ``token``
+        identifies the run."""
         self._preparing = {key: each for key, each in self._preparing.items() if each is not token}
 
 
 def with_pod(claim: ClaimInfo, uid: str) -> ClaimInfo:
-    """Return a claim like ``claim`` whose ``pods`` also contain the pod UID ``uid``."""
+    """Return the claim with the pod UID ``uid`` added to its ``pods``."""
     return claim if uid in claim.pods else attrs.evolve(claim, pods=claim.pods | {uid})
 
 
 def without_pod(claim: ClaimInfo, uid: str) -> ClaimInfo:
-    """Return a claim like ``claim`` whose ``pods`` do not contain the pod UID ``uid``."""
+    """Return the claim with the pod UID ``uid`` removed from its ``pods``."""
     return attrs.evolve(claim, pods=claim.pods - {uid})

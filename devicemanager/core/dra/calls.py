@@ -15,7 +15,7 @@ Target = Instance | DriverName
 """A driver instance, or the name of a driver. A name stands for the instance that
 ``Drivers.lookup`` returns just before the call."""
 Batches = dict[Target, list[ClaimInfo]]
-"""Mapping from each driver or driver instance to the claims in its call."""
+"""The claims of each call, by the driver or driver instance to call."""
 
 
 class _Result(Protocol):
@@ -27,7 +27,7 @@ _R = TypeVar("_R", bound=_Result)
 
 
 def add_to_batches(batches: Batches, claim: ClaimInfo, targets: Iterable[Target]) -> None:
-    """Add the claim to the batch of each driver or driver instance in ``targets``."""
+    """Add the claim to the call of each driver or driver instance in ``targets``."""
     for target in targets:
         batches.setdefault(target, []).append(claim)
 
@@ -38,10 +38,13 @@ def calls_of(
     """Iterate over the calls to drivers, sorted by driver. Each item is a driver instance and the
     claims of its call.
 
-    Raises DraError at a driver without a registered instance. ``wording`` is the message of the
-    error, with the placeholders ``driver`` and ``error``.
+    Raises DraError at a driver without a registered instance. ``wording`` is the format
+    of the error's message, in which ``{driver}`` and ``{error}`` are replaced.
     """
+    # The kubelet iterates over a Go map. The first error ends the calls, so in a random order it
+    # would be random which drivers are called.
     for target in sorted(batches, key=_driver_of):
+        # A name is looked up only now: the driver can have deregistered during the earlier calls.
         yield _instance_of(target, drivers, wording), batches[target]
 
 
@@ -66,6 +69,8 @@ def checked_entries(
 
     Raises DraError at an entry with an error, and at a claim that was not requested.
     """
+    # The kubelet reads the entries in random order. The caller stores the entries up to the first
+    # error, so a fixed order makes runs repeatable.
     by_uid = {ref.uid: ref for ref in asked}
     known = [uid for uid in by_uid if uid in answer]
     for uid in [*known, *sorted(uid for uid in answer if uid not in by_uid)]:
@@ -91,7 +96,10 @@ def _entry_error(method: str, ref: ClaimRef, result: _Result, rules: DraRules) -
 def check_count(
     method: str, asked: Sequence[ClaimRef], answer: Mapping[str, object], rules: DraRules
 ) -> None:
-    """Raise DraError if the response has fewer or more entries than the request."""
+    """Raise DraError if a driver's response has fewer or more entries than the request has
+    claims."""
+    # The kubelet compares only the counts. A claim that was requested twice has one entry, so one
+    # claim counts as skipped (Q34).
     missing = len(asked) - len(answer)
     if missing:
         raise DraError(rules.wording.skipped.format(method=method, count=missing))

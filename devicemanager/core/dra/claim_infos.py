@@ -70,6 +70,8 @@ def claim_infos(node: Node) -> Iterator[ResourceClaimInfo]:
         for name in _names(pod, node.rules):
             key = ClaimKey(pod.namespace, name.name)
             uses.setdefault(key, []).append(_Use(pod, name.owned))
+    # Each source can have claims that the others lack. The cache, for example, keeps the claims of
+    # deleted pods until they are unprepared.
     keys = {*node.claims, *uses, *(each.key for each in node.cache)}
     for key in sorted(keys):
         yield _info(node, key, uses.get(key, ()))
@@ -96,6 +98,7 @@ def _info(node: Node, key: ClaimKey, uses: Sequence[_Use]) -> ResourceClaimInfo:
     return ResourceClaimInfo(
         namespace=key.namespace,
         name=key.name,
+        # If a claim was deleted and created again, the cache still has the UID of the old claim.
         uid=claim.uid if claim is not None else held.uid if held is not None else "",
         state=state,
         text=text,
@@ -155,6 +158,7 @@ def _devices(claim: ResourceClaim | None, held: ClaimInfo | None) -> Iterator[Cl
         for each in state.devices or ():
             prepared.add((driver, each.pool, each.device))
             yield prepared_device(driver, each)
+    # A prepared device is not listed again: the driver's response also has its CDI devices.
     for result in (claim.results or ()) if claim is not None else ():
         if (result.driver, result.pool, result.device) not in prepared:
             yield ClaimDevice(

@@ -77,12 +77,14 @@ def container_cdi(
     A CDI device can occur more than once. The function does not check whether the claims are
     prepared.
 
-    Raises DraError if a claim of the container is not in the cache, or if one of the pod's claims
-    does not exist yet.
+    Raises DraError if a claim of the container is not in the cache or does not exist yet. Before
+    v1.36, it is also an error if another claim of the pod does not exist yet.
     """
 
     wording = rules.wording
     uses: Iterable[_Use] = _uses(pod, container, rules)
+    # Since v1.36, the CDI devices of a claim are together, even if the container names the claim's
+    # requests at several places in its spec.
     if rules.behaviour.dra_gathers_requests:
         uses = _gathered(uses)
     found: list[str] = []
@@ -117,6 +119,8 @@ def dynamic_resources(
     listed = []
     for each in pod.claims:
         uses = [used for used in spec.claims if used.name == each.name] if spec is not None else []
+        # Before v1.36, a claim is listed once for each request that the container names. A claim
+        # that does not exist yet is then an error even for containers that do not use it.
         if not rules.behaviour.dra_claim_per_request:
             if not uses:
                 continue
@@ -193,10 +197,12 @@ def resource_statuses(
 def _container_status(
     pod: PodClaims, container: ContainerClaims, cache: ClaimCache, health: HealthCache, now: float
 ) -> dict[str, Sequence[ClaimDeviceHealth]]:
+    # A claim from a template has a generated name, which only the pod's status has.
     names = {each.name: each.claim or pod.statuses.get(each.name) for each in pod.claims}
     entries: dict[str, Sequence[ClaimDeviceHealth]] = {}
     for used in container.claims:
         claim = cache.get(ClaimKey(pod.namespace, names.get(used.name) or ""))
+        # Not an error: a pod has a status also before its claims are prepared.
         if claim is None:
             continue
         resources: dict[str, ClaimDeviceHealth] = {}
@@ -206,6 +212,8 @@ def _container_status(
                 own = f"{driver}/{device.pool}/{device.device}"
                 resource_id = device.cdi[0] if device.cdi else own
                 entry = ClaimDeviceHealth(resource_id, known.health, known.message or None)
+                # If a driver gives all its devices the same first CDI device, the kubelet reports
+                # only one of these devices.
                 resources.setdefault(resource_id, entry)
         if resources:
             suffix = f"/{used.request}" if used.request else ""
@@ -235,6 +243,7 @@ def _uses(pod: PodClaims, container: str, rules: DraRules) -> Iterator[_Use]:
             for request in requests:
                 yield _Use(name.name, request)
     if pod.extended is not None and rules.behaviour.dra_extended:
+        # Before v1.36, the claim must be in the cache even if the container uses no device of it.
         if not gathers:
             yield _Use(pod.extended.claim, None, extended=True)
         for request in _extended_requests(pod.extended, spec, rules):
@@ -250,8 +259,10 @@ def _extended_requests(
         resource = mapping.resource
         if mapping.container != spec.name or not spec.requests.get(resource):
             continue
+        # As in IsDRAExtendedResourceName: native resources, such as cpu, get no devices.
         of_class = every and resource.startswith(_DEVICE_CLASS)
         if of_class or is_extended_resource_name(resource):
+            # Before v1.36, only the first mapping of a resource counts.
             if every or resource not in seen:
                 yield mapping.request
             seen.add(resource)

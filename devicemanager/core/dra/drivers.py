@@ -95,6 +95,8 @@ class Drivers:
             self._health_service(services),
         )
         instances.append(instance)
+        # The instance is not connected yet. Since v1.34, this plans a deletion if no other instance
+        # is connected. The deletion happens if the new instance never connects.
         self._update_wipe(driver, now)
         return instance
 
@@ -145,8 +147,8 @@ class Drivers:
         return min(self._wipe_at.values(), default=None)
 
     def due_wipes(self, now: float) -> list[DriverName]:
-        """Return the drivers whose ResourceSlices must be deleted now, and remove these deletions
-        from the plan."""
+        """Return the drivers whose ResourceSlices must be deleted now. Each planned deletion is
+        returned only once."""
         due = sorted(name for name, at in self._wipe_at.items() if at <= now)
         for name in due:
             del self._wipe_at[name]
@@ -161,6 +163,8 @@ class Drivers:
             self._wipe_at.pop(driver, None)
         else:
             delay = 0.0 if rule is WipeRule.AT_ONCE else WIPE_DELAY
+            # The delay counts from the first loss. Later changes, such as the deregistration of
+            # a broken instance, do not start it again.
             self._wipe_at.setdefault(driver, now + delay)
 
     # Services.
@@ -174,6 +178,8 @@ class Drivers:
                 error = messages.NO_SERVICES
                 text = messages.INVALID_SERVICES_BEFORE.format(driver=driver, error=error)
                 raise DriverRejected(text, stage)
+            # These kubelets reject only an empty list. If they know none of the services, they call
+            # the oldest one.
             chosen = next((each for each in known if each in services), "v1alpha3.NodeService")
             return _SERVICE_OF[chosen]
         for each in services:
@@ -193,6 +199,7 @@ class Drivers:
         if not self._rules.behaviour.dra_health:
             return None
         known = self._rules.behaviour.dra_health_services
+        # Before v1.37, the kubelet calls v1alpha1 even if the driver does not list it.
         if not known:
             return "v1alpha1"
         chosen = next((each for each in known if each in services), None)
@@ -200,10 +207,10 @@ class Drivers:
 
 
 def wipe_selector(node: str, driver: DriverName | None = None) -> str:
-    """Return the field selector for the ResourceSlices of a node that the kubelet deletes.
+    """Return the field selector with which the kubelet deletes ResourceSlices of its node.
 
-    The selector matches the node's slices of ``driver``. If ``driver`` is None, it matches all
-    slices of the node. The kubelet deletes these at each start.
+    The selector matches the slices of ``driver`` on the node. If ``driver`` is None, it matches all
+    slices of the node: the kubelet deletes all of them at each start.
     """
     of_driver = f"spec.driver={driver}," if driver is not None else ""
     return f"{of_driver}spec.nodeName={node}"

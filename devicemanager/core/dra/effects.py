@@ -1,4 +1,4 @@
-"""Effects: requests of the DRA manager's generators to their caller.
+"""Effects: what the generators of the DRA manager ask their caller to do.
 
 The caller runs a generator under its lock and carries out each effect without the lock:
 
@@ -8,7 +8,7 @@ The caller runs a generator under its lock and carries out each effect without t
 | ``CallDriver`` for prepare | ``PrepareResult`` by claim UID | ``RpcError`` |
 | ``CallDriver`` for unprepare | ``UnprepareResult`` by claim UID | ``RpcError`` |
 | ``WriteState`` | None | ``StateWriteError`` |
-| ``AwaitClaims`` | None, once ``ClaimCache.is_preparing`` is false for all of its claims | - |
+| ``AwaitClaims`` | None, when ``ClaimCache.is_preparing`` is False for all the claims | - |
 
 If the caller closes ``prepare`` early, for example after an interrupt, the cache still records
 which claims the pod uses. Therefore the claims can be unprepared later.
@@ -82,8 +82,8 @@ class WriteState:
 class AwaitClaims:
     """Request to wait until no other generator prepares these claims.
 
-    Never yielded with quirk Q37, a kubelet bug: two pods then prepare a shared claim at the same
-    time.
+    Generators do not make this request with quirk Q37, a kubelet bug: two pods then prepare a
+    shared claim at the same time.
     """
 
     claims: tuple[ClaimKey, ...]

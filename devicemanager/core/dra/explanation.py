@@ -118,6 +118,8 @@ def state_of(
             f"{pod.uid} to status.reservedFor",
         )
     held = cache.get(ClaimKey(claim.namespace, claim.name))
+    # Checked before the drivers: the kubelet calls no driver for a pod that keeps its devices. The
+    # UID differs if the claim was deleted and created again.
     if (
         attempt.has_sandbox
         and held is not None
@@ -125,6 +127,7 @@ def state_of(
         and is_kept(held, pod.uid)
     ):
         return ClaimState.PREPARED, KEPT
+    # In the kubelet, the driver that is named first is random. Sorted, the explanation is stable.
     for driver in sorted({each.driver for each in claim.results}):
         try:
             instance = drivers.lookup(driver)
@@ -162,6 +165,7 @@ _NEVER = "it has not registered since the kubelet started"
 
 
 def _held(held: ClaimInfo | None, claim: ResourceClaim, attempt: Attempt) -> tuple[ClaimState, str]:
+    # ``prepare`` compares the UIDs before it reads the state of the older claim.
     if held is not None and held.uid != claim.uid:
         return (
             ClaimState.OTHER_UID,
@@ -184,12 +188,13 @@ _NOT_CALLED = (
 def not_prepared(attempt: Attempt, text: str) -> tuple[ClaimState, str]:
     """Return the state of a claim that is not prepared, and a line that explains the state.
 
-    The line has the error of the last attempt to prepare claims. If that attempt did not fail, the
+    If the last attempt was to prepare the claims and failed, the line has its error. Otherwise, the
     line is ``text``.
 
     The kubelet prepares all claims of a pod together, so a failure concerns all of them. If a
     driver's response was lost, the driver can still have prepared the claim.
     """
+    # The error of a terminating pod says why its claims are not unprepared.
     if not attempt.error or attempt.ending:
         return ClaimState.NOT_PREPARED, text
     failed = f"the last attempt to prepare the pod's claims failed: {attempt.error}"

@@ -16,8 +16,8 @@ from devicemanager.core.status import Health
 DEFAULT_TIMEOUT = 30.0
 """Seconds after which a device's reported health becomes unknown, if the report has no timeout."""
 MAX_DEVICES = 16384
-"""Maximum number of devices per driver whose health is stored. Further devices are ignored.
-Kubelets before v1.37 have no limit."""
+"""Maximum number of devices per driver whose health is stored. Further devices are ignored. This
+is the limit of kubelet v1.37; here it applies to all versions."""
 MAX_MESSAGE = 1024
 """Maximum length of a message in bytes. A longer message is cut to 1021 bytes, followed by
 ``...``."""
@@ -72,19 +72,22 @@ class HealthCache:
         self._rules = rules
         self._devices = {name: dict(each) for name, each in (devices or {}).items()}
         self.changes = 0
-        """Counter of changes. After a change, the caller must write ``dra_health_state``."""
+        """Number of times that the stored health has changed. When it increases, the caller must
+        write the file ``dra_health_state``."""
 
     def snapshot(self) -> dict[DriverName, dict[DeviceKey, DeviceHealth]]:
         """Return a copy of all entries, for the file ``dra_health_state``."""
         return {name: dict(each) for name, each in self._devices.items()}
 
     def get(self, driver: DriverName, pool: str, device: str, now: float) -> DeviceHealth:
-        """Return the health of a device at time ``now``. Without a recent report, the health is
-        unknown.
+        """Return the health of a device at time ``now``. The health is unknown if the device has no
+        report, or if its last report has timed out.
 
-        The message is empty if this kubelet version does not show messages.
+        ``message`` of the result is empty if this kubelet version does not show messages.
         """
         found = self._devices.get(driver, {}).get(DeviceKey(pool, device))
+        # As in the kubelet, no timer makes health unknown. Staleness is checked when health is read
+        # and at the driver's next report.
         if found is None or _is_stale(found, now):
             return _UNKNOWN
         if not self._rules.behaviour.dra_health_messages:
@@ -94,6 +97,7 @@ class HealthCache:
     def clear(self, driver: DriverName) -> None:
         """Remove the health of all devices of a driver, because a health stream of the driver has
         ended."""
+        # As in the kubelet, also if another instance of the driver still reports health.
         self._devices.pop(driver, None)
         self.changes += 1
 
@@ -113,12 +117,14 @@ class HealthCache:
         removed = False
         for each in reported:
             key = DeviceKey(each.pool, each.device)
+            # At the limit, the health of stored devices is still updated.
             if key not in known and len(known) >= MAX_DEVICES:
                 continue
             seen.add(key)
             new = DeviceHealth(each.health, _cut(each.message), _timeout(each.timeout), now)
             if known.get(key) != new:
                 changed.add(key)
+            # As in the kubelet, the last entry counts if a report has several for one device.
             known[key] = new
         for key, old in list(known.items()):
             if key in seen or not _is_stale(old, now):
@@ -126,6 +132,7 @@ class HealthCache:
             if old.health is not Health.UNKNOWN:
                 changed.add(key)
                 known[key] = attrs.evolve(old, health=Health.UNKNOWN, message="", updated=now)
+            # If the health was unknown already, no pod needs an update, but the file must change.
             if forgets:
                 del known[key]
                 removed = True
@@ -136,8 +143,8 @@ class HealthCache:
 def holders(
     cache: ClaimCache, driver: DriverName, changed: Collection[DeviceKey]
 ) -> tuple[str, ...]:
-    """Return the UIDs of the pods that use a changed device, sorted. These pods need a status
-    update."""
+    """Return the UIDs of the pods that use one of the driver's devices in ``changed``, sorted.
+    These pods need a status update."""
     found: set[str] = set()
     if changed:
         for claim in cache:
@@ -160,4 +167,5 @@ def _cut(message: str) -> str:
     encoded = message.encode(errors="replace")
     if len(encoded) <= MAX_MESSAGE:
         return message
+    # As in Go, bytes are counted, so the cut can split a character.
     return encoded[: MAX_MESSAGE - 3].decode(errors="replace") + "..."

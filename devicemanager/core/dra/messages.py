@@ -48,7 +48,7 @@ NO_COMMON_SERVICE = (
 )
 ENDPOINT_TAKEN = "endpoint {endpoint} already registered for DRA driver plugin {driver}"
 INVALID_SERVICES_BEFORE = "invalid versions of plugin {driver}: {error}"
-"""Message of kubelets up to v1.33 in place of ``INVALID_SERVICES``."""
+"""Message for a driver with invalid services up to v1.33, in place of ``INVALID_SERVICES``."""
 
 CONNECTION_CLOSING = "grpc: the client connection is closing"
 """Message of a call that fails with the gRPC code Canceled, because the driver instance was
@@ -98,10 +98,9 @@ class Wording:
         "create ResourceClaim cache: GetOrCreate() on checkpoint state: "
         "failed to get checkpoint dra_manager_state: {error}"
     )
-    """Error of a kubelet that does not start because its state file is corrupt."""
+    """Error at the start of the kubelet if its state file is corrupt."""
     entries: str = "create ResourceClaim cache: GetEntries() on checkpoint: {error}"
-    """Error of a kubelet that does not start because the claims in its state file cannot be
-    decoded."""
+    """Error at the start of the kubelet if the claims in its state file cannot be decoded."""
     no_info: str = (
         "internal error: unable to get claim info for ResourceClaim {claim} "
         "in namespace {namespace}"
@@ -158,7 +157,7 @@ WORDINGS: Mapping[DraWording, Wording] = {
 
 
 def start_error(part: str, error: str, wording: Wording) -> str:
-    """Return the error of a kubelet that does not start because its state file is invalid.
+    """Return the error with which the kubelet fails to start if its state file is invalid.
 
     ``part`` is the invalid part of the file: ``data`` if the claims in the file cannot be decoded,
     ``file`` in all other cases. ``error`` is the cause.

@@ -14,6 +14,8 @@ DriverName = str
 """Name of a driver, such as ``gpu.example.com``."""
 
 
+# The UID is not part of the key, as in the kubelet's cache. A claim that was deleted and created
+# again has the same key, so the UIDs must be compared, too.
 class ClaimKey(NamedTuple):
     """Namespace and name of a ResourceClaim."""
 
@@ -160,7 +162,8 @@ class PreparedDevice:
     device: str
     share_id: str | None = None
     requests: tuple[str, ...] | None = None
-    """Names of the claim's requests that the device is for; None or empty for all requests."""
+    """Names of the claim's requests that the device is for. None and an empty tuple stand for
+    all requests."""
     cdi: tuple[str, ...] | None = None
     """CDI device names for containers."""
 
@@ -169,6 +172,8 @@ class PreparedDevice:
 
         An empty ``request`` means that the container uses all requests.
         """
+        # The names are compared as they are. A container that uses the request ``parent`` does not
+        # get a device whose request is ``parent/sub``.
         return not request or not self.requests or request in self.requests
 
 
@@ -220,6 +225,8 @@ class ClaimInfo:
     pod."""
     drivers: Mapping[DriverName, DriverState] = attrs.field(factory=dict)
     """The state of each driver, sorted by name."""
+    # The next two fields are lost in a restart. The kubelet then prepares the claim again before it
+    # creates another sandbox for it.
     prepared: bool = False
     """True if all drivers have prepared the claim. Not in the state file."""
     unpreparing: bool = False

@@ -26,13 +26,16 @@ def claim_name(
 
     Returns None if the pod needs no claim for the entry. Raises DraError if the claim does not
     exist yet, or if the entry names neither a claim nor a template (``resourceclaim.Name``).
-    ``wording`` is the message of the DraError, in which ``{error}`` stands for the cause. The
-    default, ``rules.wording.prepare_name``, is the message of a failed prepare.
+
+    ``wording`` is the format of the error's message: ``{error}`` in it is replaced with the cause.
+    The default is the format for errors of a prepare.
     """
     wording = wording or rules.wording.prepare_name
     if claim.claim is not None:
         return ClaimName(claim.claim, False)
     if claim.template is not None:
+        # An entry without a name and a missing entry differ: the first means that no claim is
+        # needed, the second that the claim has not been created yet.
         if claim.name not in pod.statuses:
             text = messages.NOT_CREATED.format(pod=pod.label)
             raise DraError(wording.format(error=text))

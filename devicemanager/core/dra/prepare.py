@@ -4,7 +4,7 @@ The steps since v1.34:
 
 1. Fetch all claims from the API server. Check the owner, the reservation, the allocation and
    the drivers of each claim. An error here changes nothing.
-2. For each claim: add a reference to the pod, and write the state file. If the kubelet is
+2. For each claim: record that the pod uses it, and write the state file. If the kubelet is
    killed later, it knows after its restart which claims to unprepare.
 3. Call each driver once, with all claims that are not prepared. The first error ends this
    step. Nothing is rolled back. The next attempt calls every driver again.
@@ -70,8 +70,7 @@ class _Valid:
     claim: ClaimInfo
     instances: tuple[Instance, ...]
     problem: DraError | None = None
-    """Error which says that the claim is not allocated. It is raised only if the claim is not in
-    the cache. None if the claim is allocated; since v1.34, always None."""
+    """The error for a claim that is not allocated; otherwise None. Since v1.34, always None."""
 
 
 def prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:
@@ -84,6 +83,7 @@ def prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules
     try:
         yield from _prepare(pod, cache, drivers, rules)
     except DraError as error:
+        # The caller must still be able to tell from the type whether a retry can help.
         kind = PermanentDraError if isinstance(error, PermanentDraError) else DraError
         raise kind(rules.wording.prepare.format(error=error)) from error
 
@@ -93,6 +93,8 @@ def _prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRule
     try:
         yield from _prepare_as(token, pod, cache, drivers, rules)
     finally:
+        # Also if the caller closes the generator early: other pods wait until these claims are no
+        # longer reserved.
         cache.end_preparing(token)
 
 
@@ -103,6 +105,8 @@ def _prepare_as(
     batches: Batches = {}
     pending: dict[ClaimKey, ClaimInfo] = {}
     if rules.behaviour.dra_validates_first:
+        # If one claim is invalid, the kubelet must not record any claim of the pod (k/k#131957), so
+        # all are validated before the first change.
         valid = []
         for name in claim_names(pod, rules):
             valid.append((yield from _validated(name, pod, drivers, rules)))
@@ -111,6 +115,8 @@ def _prepare_as(
         for each in valid:
             yield from _enter(each, pod, cache, rules, pending, batches)
     else:
+        # Before v1.34, a claim that fails validation leaves the earlier claims of the pod in the
+        # cache and in the state file.
         for name in claim_names(pod, rules):
             each = yield from _validated(name, pod, drivers, rules)
             if "Q37" not in rules.quirks:
@@ -126,6 +132,9 @@ def _prepare_as(
             raise DraError(wording.call.format(method=_PREPARE, error=error)) from error
         results = cast(Mapping[str, PrepareResult], answer)
         for ref, result in checked_entries(_PREPARE, refs, results, rules):
+            # Read again, because the pod may have been unprepared during the call. Devices are
+            # stored entry by entry: if a later entry has an error, the cache keeps the earlier
+            # devices.
             held = cache.get(ClaimKey(ref.namespace, ref.name))
             if held is None:
                 raise DraError(wording.no_info.format(claim=ref.name, namespace=ref.namespace))
@@ -136,13 +145,16 @@ def _prepare_as(
         if held is None:
             raise DraError(wording.no_info.format(claim=key.name, namespace=key.namespace))
         cache.put(attrs.evolve(held, prepared=True))
+    # The kubelet writes the file even if no claim was pending, and even for a pod without claims.
     yield from write_state(cache, wording.write_after)
 
 
 def write_state(cache: ClaimCache, wording: str) -> Steps:
-    """Yield a request to the caller to write the state file. Raises DraError if the write fails.
+    """Write the state file. This is a generator: the caller must carry out the request that it
+    yields.
 
-    ``wording`` is the message of the DraError, in which ``{error}`` stands for the cause.
+    Raises DraError if the write fails. ``wording`` is the format of the error's message:
+    ``{error}`` in it is replaced with the cause.
     """
     try:
         yield WriteState(cache.snapshot())
@@ -182,6 +194,8 @@ def _validated(
     info = ClaimInfo(claim.namespace, claim.name, claim.uid, drivers=_states(claim, rules))
     instances: tuple[Instance, ...] = ()
     if behaviour.dra_validates_first:
+        # Every driver must be registered even if the claim is already prepared, in which case the
+        # driver is not called.
         instances = tuple(
             drivers.lookup(driver)
             for driver, state in info.drivers.items()
@@ -250,14 +264,21 @@ def _enter(
     ``batches``."""
     new = valid.claim
     held = cache.get(new.key)
+    # The cache still has a deleted claim of the same name, for example if its pod was deleted by
+    # force.
     if held is not None and rules.behaviour.dra_validates_first and held.uid != new.uid:
         raise DraError(messages.OLD_CLAIM.format(claim=new.name, uid=held.uid))
+    # Before v1.34, the kubelet checks the allocation only when it adds a claim to its cache.
     if held is None and valid.problem is not None:
         raise valid.problem
     if held is not None and held.unpreparing:
         raise DraError(messages.BEING_UNPREPARED.format(claim=new.name))
+    # If the write fails, the pod's UID stays in memory, as in the kubelet: nothing is rolled back.
     info = cache.put(with_pod(held or new, pod.uid))
     yield from write_state(cache, rules.wording.write_before)
+    # Two entries of the pod can name the same claim. If the driver were asked for the claim twice,
+    # its response would still have only one entry, and the kubelet would count this as an error
+    # (Q34).
     if info.prepared or (info.key in pending and "Q34" not in rules.quirks):
         return
     pending[info.key] = info
@@ -274,6 +295,8 @@ def _with_devices(
     added = tuple(devices)
     if not rules.behaviour.dra_stores_share_id:
         added = tuple(attrs.evolve(device, share_id=None) for device in added)
+    # The response names all devices of the claim for this driver, even in a repeated prepare.
+    # Devices that are added to the earlier ones are therefore duplicates (Q35).
     if "Q35" in rules.quirks:
         added = (state.devices or ()) + added
     states = {**claim.drivers, driver: attrs.evolve(state, devices=added or None)}

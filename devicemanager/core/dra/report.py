@@ -78,10 +78,10 @@ class ClaimExplanation:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ClaimsExplanation:
-    """Explanation why a pod has no sandbox, or why it cannot terminate."""
+    """Explanation why a pod has no sandbox, or why a pod cannot terminate."""
 
     pod: str
-    """``namespace/name``."""
+    """Namespace and name of the pod, as ``namespace/name``."""
     phase: str
     sandbox: bool
     """True if the pod's sandbox was created. This happens only after the claims were prepared."""
@@ -118,7 +118,8 @@ class ClaimDevice:
     device: str
     share_id: str | None
     requests: tuple[str, ...]
-    """Names of the claim's requests that the device is for; empty for all requests."""
+    """Names of the claim's requests that the device is for. An empty tuple stands for all
+    requests."""
     prepared: bool
     """True if the driver has prepared the device."""
     cdi_devices: tuple[str, ...]
@@ -165,7 +166,9 @@ class ResourceClaimInfo:
 
     @property
     def details(self) -> str:
-        """One line for users: ``error``; but ``text`` if ``error`` is empty or part of ``text``."""
+        """One line for users: ``error``, or ``text`` if the kubelet has no error for the claim or
+        ``text`` already contains the error."""
+        # The empty error is part of every text, so it needs no case of its own.
         return self.text if self.error in self.text else self.error
 
 
@@ -227,6 +230,7 @@ def slice_info(found: Mapping[str, Any]) -> ResourceSliceInfo:
     spec, pool = found.get("spec") or {}, (found.get("spec") or {}).get("pool") or {}
     metadata = found.get("metadata") or {}
     return ResourceSliceInfo(
+        # Drivers set only ``generateName``, so a slice has no name before an API server adds it.
         name=str(metadata.get("name") or metadata.get("generateName") or ""),
         driver=str(spec.get("driver") or ""),
         pool=str(pool.get("name") or ""),

@@ -13,7 +13,8 @@ class DraRules:
     """Rules of the DRA manager in one kubelet version, and the enabled quirks."""
 
     behaviour: Behaviour
-    """Behaviour of the kubelet version. Only fields ``dra_*`` are read."""
+    """Rules of the kubelet version. The DRA manager reads only the fields whose names begin with
+    ``dra_``."""
     quirks: frozenset[str] = frozenset()
     """Enabled quirks: kubelet defects to reproduce, such as ``Q34``."""
 

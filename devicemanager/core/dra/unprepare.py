@@ -3,7 +3,7 @@
 Source: pkg/kubelet/cm/dra/manager.go.
 
 Only claims in the cache are unprepared. If several pods use a claim, it stays prepared, and only
-its reference to the pod is removed. The drivers unprepare the claims that only this pod uses, with
+the pod's UID is removed from it. The drivers unprepare the claims that only this pod uses, with
 one call per driver. Then these claims are removed from the cache, and the state file is written.
 """
 
@@ -51,6 +51,7 @@ def unprepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRul
 
 def _names(pod: PodClaims, cache: ClaimCache, rules: DraRules) -> list[str]:
     if rules.behaviour.dra_names_from_cache:
+        # The pod's status may have lost the name of a claim that is prepared (k/k#139772).
         held = [claim.name for claim in cache.of_pod(pod.uid)]
         if held:
             return held
@@ -61,6 +62,7 @@ def _names(pod: PodClaims, cache: ClaimCache, rules: DraRules) -> list[str]:
             raise
         # A claim that was never created has no driver to call.
         return [claim.name for claim in cache.of_pod(pod.uid)]
+    # If a driver were asked for a claim twice, its response would have too few entries.
     return names if "Q34" in rules.quirks else list(dict.fromkeys(names))
 
 
@@ -72,9 +74,11 @@ def unprepare_claims(
     drivers: Drivers,
     rules: DraRules,
 ) -> Steps:
-    """Unprepare the claims ``names`` of the pod with the UID ``uid`` (``unprepareResources``).
+    """Unprepare some claims of a pod (``unprepareResources``). This is a generator: the caller must
+    carry out each request that it yields.
 
-    Raises DraError without the prefix ``unprepare dynamic resources``, which ``unprepare`` adds.
+    ``uid`` is the UID of the pod, and ``names`` are the names of the claims. Raises DraError if a
+    claim cannot be unprepared. The error's message has no prefix; ``unprepare`` adds the prefix.
     """
     batches: Batches = {}
     ending: dict[ClaimKey, ClaimInfo] = {}
@@ -91,13 +95,19 @@ def unprepare_claims(
                 text = rules.wording.call.format(method=_UNPREPARE, error=error)
                 raise DraError(text) from error
             results = cast(Mapping[str, UnprepareResult], answer)
+            # The entries have no data, but the iteration raises an error for a claim that the
+            # driver failed to unprepare.
             for _ in checked_entries(_UNPREPARE, refs, results, rules):
                 pass
             check_count(_UNPREPARE, refs, results, rules)
     except BaseException:
+        # GeneratorExit is included. As long as a claim is marked as being unprepared, no pod can
+        # prepare it.
         if "Q36" not in rules.quirks:
             _unmark(ending, cache)
         raise
+    # After a failed call, all claims must remain for the retry, so none is removed earlier. If only
+    # the write fails, the file still has the claims, and the next unprepare just writes it.
     for key in ending:
         cache.remove(key)
     yield from write_state(cache, rules.wording.write_after)
@@ -114,6 +124,7 @@ def _begin(
     info = cache.get(key)
     if info is None:
         return
+    # Before v1.37, a claim that only one other pod uses is unprepared, too (k/k#140212).
     if rules.behaviour.dra_unprepares_own and uid not in info.pods:
         return
     if len(info.pods) > 1:
@@ -156,6 +167,7 @@ def inactive_pods(cache: ClaimCache, active: Collection[str]) -> list[InactivePo
             if uid not in active:
                 found.setdefault(uid, []).append(claim.key)
     return [
+        # All claims of a pod are in the pod's own namespace.
         InactivePod(uid, keys[0].namespace, tuple(key.name for key in keys))
         for uid, keys in sorted(found.items())
     ]

@@ -18,7 +18,8 @@ from devicemanager.core.topology.numa import nodes_of
 def as_dict(explanation: AdmissionExplanation) -> dict[str, Any]:
     """Convert an explanation to dicts, lists, strings, numbers, booleans and None.
 
-    A set of NUMA nodes becomes a list of node IDs; None stands for no preference.
+    The set of NUMA nodes in a hint becomes a list of node IDs. If the hint prefers no nodes, the
+    result has None in place of the list.
     """
     pod, policy = explanation.pod, explanation.policy
     return {

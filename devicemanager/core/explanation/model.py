@@ -56,11 +56,11 @@ class ResourceExplanation:
     """Number of devices requested in this step."""
     devices: DeviceList
     in_use: int = 0
-    """Devices that this step could not choose because they were in use."""
+    """The set of devices that this step could not choose because they were in use."""
     chosen: int = 0
-    """Devices that this step chose, or that the container already had."""
+    """The set of devices that this step chose, or that the container already had."""
     own: int = 0
-    """Devices that other containers of the pod used before this step."""
+    """The set of devices that other containers of the pod already had."""
 
     def states(self, bits: int) -> list[tuple[int, DeviceState]]:
         """Return a pair for each device in the set ``bits``: its number in the device list, and its
@@ -99,6 +99,7 @@ class ResourceExplanation:
         A device with several nodes is in the set of each of its nodes.
         """
         per_node = self.devices.device_index.per_node
+        # A device may name a node that this machine does not have. It counts as being on no node.
         places: dict[int | None, int] = {
             node: per_node.get(node, 0) for node in topology.nodes if per_node.get(node, 0)
         }
@@ -151,6 +152,7 @@ class MergeExplanation:
     def narrowest(self, resource: str) -> tuple[int, ...]:
         """Return the smallest set of NUMA nodes on which the request for the resource fits, as node
         IDs. Returns an empty tuple if the request fits on no set."""
+        # Providers return hints in order of size, so the first one has the fewest nodes.
         for hint in self.hints[resource] or ():
             if hint.mask is not None:
                 return nodes_of(hint.mask)
@@ -162,6 +164,7 @@ class MergeExplanation:
         preferred."""
         if self.affinity.preferred:
             return {}
+        # Hints that are None fit any node, so they explain nothing.
         aligned = {name: hints for name, hints in self.hints.items() if hints is not None}
         # A resource that cannot be aligned even alone explains the result. If each resource can
         # be aligned alone, the combination of all of them is the reason.
@@ -194,6 +197,7 @@ def explain_merge(
     if policy.asks_for_hints and not affinity.preferred:
         hints = flatten_hints(provider_hints)
         if policy.name is PolicyName.SINGLE_NUMA_NODE:
+            # The policy drops wider hints before it merges, so they cannot be part of a result.
             hints = only_single_nodes(hints)
         ranked = (
             ranked_narrowest(policy.topology, hints)

@@ -143,6 +143,7 @@ def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iter
             yield f"  {messages.NO_SUCH_NUMA_NODE.format(node=missing[0])}"
     for resource, count in step.unknown.items():
         yield f"{resource}: {count} requested, not registered: the kubelet ignores this request"
+    # The hints that are left belong to resources without device lists: CPUs and memory.
     for name, others in hints.items():
         yield f"{name} {_fits(others)}"
     if step.merge:
@@ -167,6 +168,8 @@ def _way_out(
     short = [
         name
         for name, hints in merge.hints.items()
+        # Of CPUs and memory, only the hints are known here. An empty tuple means that the request
+        # fits nowhere.
         if (_is_short(devices[name]) if name in devices else hints == ())
     ]
     if short:
@@ -216,6 +219,7 @@ def _fits(hints: Hints | None) -> str:
         return "fits on any node: its devices have no topology"
     if not hints:
         return "fits nowhere"
+    # The sort is stable, so in both groups the smallest sets stay first.
     ordered = sorted(hints, key=lambda hint: not hint.preferred)
     shown = ", ".join(_nodes(hint) + "!" * hint.preferred for hint in ordered[:MOST_HINTS])
     more = f" and {len(hints) - MOST_HINTS} more" if len(hints) > MOST_HINTS else ""

@@ -98,6 +98,7 @@ def pod_conditions(
         _initialized(pod, statuses, phase, start_time),
         _ready(containers_ready, gates or {}),
         containers_ready,
+        # Always True, because the kubelet only gets pods that are bound to its node.
         Condition(ConditionType.SCHEDULED, True, since=start_time),
     )
     return (*conditions, _restarting(phase, start_time)) if pod.can_restart_all else conditions
@@ -142,6 +143,7 @@ def _containers_ready(
 ) -> Condition:
     """Return the condition ContainersReady (``GenerateContainersReadyCondition``)."""
     kind = ConditionType.CONTAINERS_READY
+    # Ordinary init containers have ended when the pod is ready, so they cannot count.
     counted = [each for each in pod.init_containers if each.restartable] + list(pod.containers)
     if phase.is_terminal:
         reason = "PodCompleted" if phase is Phase.SUCCEEDED else "PodFailed"
@@ -157,6 +159,7 @@ def _containers_ready(
         return Condition(kind, True, since=since)
     message = f"containers with unready status: {go_printed(missing)}"
     ends = [each for name in missing if (each := _last_change(statuses[name])) is not None]
+    # One container is enough to make the condition False, so the earliest change counts.
     since = min(ends, default=start_time)
     return Condition(kind, False, "ContainersNotReady", message, since)
 

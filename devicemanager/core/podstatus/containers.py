@@ -41,8 +41,8 @@ class Terminated:
 
     exit_code: int
     reason: str
-    """``Completed`` for exit code 0, ``Error`` for any other exit code, or a text that the caller
-    gave."""
+    """``Completed`` for exit code 0, ``Error`` for any other exit code, or a reason such as
+    ``OOMKilled`` from the caller of ``ContainerStatus.ended``."""
     started_at: float | None = None
     finished_at: float | None = None
     """Seconds since the epoch; None if unknown."""
@@ -114,6 +114,7 @@ class ContainerStatus:
 
     def waits(self, reason: str, message: str) -> ContainerStatus:
         """Return the status of a container that waits for its start or restart."""
+        # While the container waits, its last exit is visible only in ``lastState``.
         ended = self.state if isinstance(self.state, Terminated) else self.last_termination
         return attrs.evolve(self, state=Waiting(reason, message), last_termination=ended)
 

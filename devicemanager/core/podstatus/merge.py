@@ -27,9 +27,10 @@ def status_patch(status: Object, *, was_resized: bool = False) -> dict[str, Any]
     """Return the strategic merge patch that updates a pod's status in the API.
 
     ``status`` is the new status. The patch deletes conditions of the kubelet that the new status
-    does not have. The status of a rejected pod, for example, has no conditions. ``was_resized``:
-    True if the status in the API can have conditions of a resize.
+    does not have. The status of a rejected pod, for example, has no conditions. If
+    ``was_resized`` is true, the patch also deletes conditions of a resize.
     """
+    # In a strategic merge patch, null removes a field. Without it, the old value would stay.
     patch: dict[str, Any] = {**dict.fromkeys(_REMOVED), **status}
     conditions = list(status.get("conditions", ()))
     present = {each["type"] for each in conditions}
@@ -47,9 +48,11 @@ def is_reported(in_api: Object, status: Object) -> bool:
     """
     # Times are not compared: if a condition is otherwise equal, its first reported time stays.
     for field in {*status, *_REMOVED} - {"conditions"}:
+        # The API server leaves out empty fields, so an empty value equals a missing one.
         if (in_api.get(field) or None) != (status.get(field) or None):
             return False
     wanted = {each["type"]: _without_times(each) for each in status.get("conditions", ())}
+    # A condition of the kubelet that is only in the API counts as a difference: it must be deleted.
     compared = {*wanted, *ConditionType, *ResizeCondition}
     return wanted == {
         each["type"]: _without_times(each)

@@ -20,7 +20,11 @@ INFEASIBLE = "Infeasible"
 
 @attrs.frozen
 class PendingResize:
-    """A requested resize that the kubelet cannot start. ``reason`` says whether this can change."""
+    """A requested resize that the kubelet cannot start.
+
+    ``reason`` is ``Deferred`` if the kubelet will try again. It is ``Infeasible`` if this node can
+    never carry out the resize.
+    """
 
     wanted: Pod
     """The pod with the CPU and memory that the resize requests."""
@@ -52,6 +56,7 @@ class Resize:
 
     def conditions(self) -> Iterator[Condition]:
         """Yield the conditions that report these resizes in the pod's status."""
+        # Both conditions are possible: a newer resize can wait while an earlier one is in progress.
         if (pending := self.pending) is not None:
             yield Condition(
                 ResizeCondition.PENDING,
@@ -81,6 +86,7 @@ def resized(pod: Pod, wanted: Pod) -> Pod:
         return tuple(_resized(each, newer.get(each.name, each)) for each in containers)
 
     containers, init_containers = changed(pod.containers), changed(pod.init_containers)
+    # The caller tests with ``is`` whether anything changed, so an equal copy is not enough.
     if (containers, init_containers) == (pod.containers, pod.init_containers):
         return pod
     return attrs.evolve(pod, containers=containers, init_containers=init_containers)

@@ -27,6 +27,7 @@ Resources = Mapping[ContainerName, tuple[ResourceStatus, ...]]
 """The entries of ``allocatedResourcesStatus``, by container."""
 
 
+# The QoS class depends only on these resources. A pod that requests only devices is BestEffort.
 _COUNTED = (ResourceName("cpu"), ResourceName("memory"))
 _NAME = attrgetter("name")
 
@@ -155,6 +156,7 @@ def pod_status(
         facts.start_time,
         qos_class(pod),
         conditions,
+        # The kubelet sorts app containers by name, but leaves init containers in spec order.
         tuple([entry(each, True) for each in pod.init_containers]),
         tuple([entry(each, False) for each in sorted(pod.containers, key=_NAME)]),
         tuple([ephemeral(each) for each in sorted(pod.ephemeral_containers, key=_NAME)]),
@@ -188,5 +190,6 @@ def qos_class(pod: Pod) -> QosClass:
             all_limited &= container.limits.get(name, 0) > 0
     if not any(requests.values()) and not any(limits.values()):
         return QosClass.BEST_EFFORT
+    # As in the kubelet, the sums over all containers are compared.
     guaranteed = all_limited and requests == limits
     return QosClass.GUARANTEED if guaranteed else QosClass.BURSTABLE

@@ -65,7 +65,7 @@ class CpuProvider:
 
     @property
     def free_cpus(self) -> int:
-        """The CPUs that can be allocated and are not in use, as a bit set."""
+        """The CPUs that can still be allocated exclusively, as a bit set."""
         return self.allocatable_cpus & ~self._used
 
     @property
@@ -112,10 +112,13 @@ class CpuProvider:
         """
         request = exclusive_cpus(pod, container)
         assigned = self._assigned.get(pod.uid, {})
+        # A restarted container keeps its CPUs.
         if not request or container.name in assigned:
             return self
         reusable = self._reusable.get(pod.uid, 0)
         chosen = self._choose(self.free_cpus | reusable, request, affinity)
+        # Only an ordinary init container has ended when later containers start. CPUs of sidecars
+        # and app containers stay in use, so they leave the pool.
         pool = reusable | chosen if makes_reusable(pod, container) else reusable & ~chosen
         return attrs.evolve(
             self,
@@ -136,15 +139,16 @@ class CpuProvider:
         )
 
     def allocated(self, pod_uid: PodUid, container: ContainerName) -> CpusAndMemory:
-        """Return the container's exclusive CPUs."""
+        """Return the IDs of the container's exclusive CPUs, in the field ``cpu_ids``."""
         return _as_ids(self._assigned.get(pod_uid, {}).get(container, 0))
 
     def pod_allocated(self, pod_uid: PodUid) -> CpusAndMemory:
-        """Return all exclusive CPUs of the pod."""
+        """Return the IDs of all exclusive CPUs of the pod, in the field ``cpu_ids``."""
         return _as_ids(bitset.union(self._assigned.get(pod_uid, {}).values()))
 
     def allocatable(self) -> CpusAndMemory:
-        """Return all CPUs that can be allocated exclusively."""
+        """Return the IDs of all CPUs that can be allocated exclusively, in the field
+        ``cpu_ids``."""
         return _as_ids(self.allocatable_cpus)
 
     def _layout(self) -> DeviceLayout:
@@ -159,6 +163,8 @@ class CpuProvider:
             near = bitset.lowest(allowed & on_nodes, request)
         others, missing = allowed & ~near, request - near.bit_count()
         if others.bit_count() < missing:
+            # As in the kubelet, both numbers leave out the CPUs that were found on the preferred
+            # nodes.
             raise AllocationError(
                 NOT_ENOUGH_CPUS.format(requested=missing, available=others.bit_count())
             )

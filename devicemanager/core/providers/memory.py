@@ -53,7 +53,7 @@ class PodMemory:
     blocks: Mapping[ContainerName, tuple[MemoryBlock, ...]] = attrs.field(factory=dict)
     charged: Amounts = attrs.field(factory=dict)
     reusable: Amounts = attrs.field(factory=dict)
-    """The part of ``charged`` that later containers of the pod can reuse."""
+    """The bytes, included in ``charged``, that later containers of the pod can reuse."""
 
 
 NOTHING = PodMemory()
@@ -117,6 +117,7 @@ class MemoryProvider:
             return self
         mask = self._nodes_for(pod.uid, wanted, affinity)
         after = self._charge(before, wanted, mask, keep=makes_reusable(pod, container))
+        # ``after.charged`` includes the earlier charges of the pod, so these are given back first.
         free = _without(_with(self._free, before.charged), after.charged)
         blocks = tuple(MemoryBlock(t, size, nodes_of(mask)) for t, size in sorted(wanted.items()))
         after = attrs.evolve(after, blocks={**before.blocks, container.name: blocks})
@@ -146,6 +147,7 @@ class MemoryProvider:
         nodes: dict[str, set[int]] = {}
         for block in (block for blocks in pod.blocks.values() for block in blocks):
             nodes.setdefault(block.type, set()).update(block.nodes)
+        # The sizes come from the charges: two blocks can have the same reused memory.
         sizes = {t: sum(n for (type_, _), n in pod.charged.items() if type_ == t) for t in nodes}
         return CpusAndMemory(
             memory=tuple(MemoryBlock(t, sizes[t], tuple(sorted(nodes[t]))) for t in sorted(nodes))
@@ -168,6 +170,8 @@ class MemoryProvider:
         if not is_guaranteed(pod):
             return {}
         requests = {**container.limits, **container.requests}
+        # Memory and hugepages count even if no NUMA node has them. The request then fits nowhere;
+        # if it were left out, the pod would be admitted.
         types = {type_ for type_, _ in self.capacity}
         return {
             name: size
@@ -241,6 +245,7 @@ class MemoryProvider:
         Reusable memory of the pod is charged first, then free memory. With ``keep``, later
         containers can reuse the charged memory.
         """
+        # ``free`` is not updated below, because the loop visits each pair of type and node once.
         free, charged, reusable = self.free(), dict(pod.charged), dict(pod.reusable)
         for type_, missing in wanted.items():
             for place in ((type_, node) for node in nodes_of(mask)):

@@ -54,16 +54,16 @@ class HintProvider(Protocol):
         """Return the hints for the pod as a whole, by resource."""
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
-        """Return a provider in which the container's request is allocated.
+        """Return a copy of the provider in which the container's request is allocated.
 
         Returns the provider itself if the container requests none of the provider's resources, or
         already has them.
-        ``affinity`` is the set of NUMA nodes to prefer; None means that all nodes are equal. Raises
+        ``affinity`` is the set of NUMA nodes to prefer; None means no preference. Raises
         ``AllocationError`` if the request cannot be met.
         """
 
     def release(self, pod_uid: PodUid) -> Self:
-        """Return a provider in which nothing is allocated to the pod."""
+        """Return a copy of the provider in which nothing is allocated to the pod."""
 
     def allocated(self, pod_uid: PodUid, container: ContainerName) -> CpusAndMemory:
         """Return the CPUs and memory allocated to a container, for the PodResources API."""
@@ -83,6 +83,7 @@ def is_guaranteed(pod: Pod) -> bool:
     Only such pods get exclusive CPUs and memory.
     """
     return all(
+        # A limit of 0 counts as missing. The API server sets a missing request to the limit.
         container.limits.get(name, 0) > 0
         and container.requests.get(name, container.limits[name]) == container.limits[name]
         for container, _ in pod.all_containers()
@@ -145,9 +146,11 @@ class HintProviders:
         before = self._providers
         if not before:
             return False
+        # Stored only when all providers have allocated: if one raises, all keep their old values.
         self._providers = tuple(
             [provider.allocate(pod, container, affinity) for provider in before]
         )
+        # A provider returns itself if it has allocated nothing.
         return any(new is not old for new, old in zip(self._providers, before, strict=True))
 
     def release(self, pod: PodUid) -> None:
@@ -169,6 +172,7 @@ class HintProviders:
 
     def shared_cpus(self) -> tuple[int, ...]:
         """Return the IDs of the shared CPUs, on which containers without exclusive CPUs run."""
+        # Only a CPU manager has shared CPUs, so ``HintProvider`` does not require this attribute.
         pools = (getattr(each, "shared_cpus", 0) for each in self._providers)
         return tuple(bitset.numbers(bitset.union(pools)))
 

@@ -93,8 +93,8 @@ class DeviceLayout:
 
         ``per_node`` maps a NUMA node ID to the set of devices on this node. Nodes that the machine
         does not have are allowed. Only devices in the set ``listed`` are grouped (default: all).
-        ``with_topology`` is the set of all devices that are on any NUMA node, including nodes
-        missing in ``per_node``. Default: all devices in ``per_node``.
+        ``with_topology`` is the set of all devices that name a NUMA node, even a node that
+        ``per_node`` does not have. Default: all devices in ``per_node``.
         """
         groups: dict[int, int] = {}
         named = bitset.union(per_node.values()) if with_topology is None else with_topology

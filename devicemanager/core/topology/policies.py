@@ -32,8 +32,10 @@ DEFAULT_MAX_ALLOWABLE_NUMA_NODES = 8
 """Default and minimum of the policy option ``max-allowable-numa-nodes``
 (``defaultMaxAllowableNUMANodes``, topologymanager/topology_manager.go, v1.32)."""
 
+# The values that Go's strconv.ParseBool accepts.
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+# Not ``\d``, which also matches digits of other scripts. Go rejects these.
 _INTEGER = r"[+-]?[0-9]+"
 _INT64_DIGITS = 19
 _INT64 = range(-(2**63), 2**63)
@@ -192,6 +194,7 @@ class TopologyPolicy:
 
     def _merge(self, hints: tuple[Hints, ...]) -> Hint:
         if self.narrowest:
+            # Kubelets with this rule have no policy options yet, so distances do not matter.
             return merge_narrowest(self.topology, hints)
         if self.panics and self.options.prefer_closest:
             self._check_distances(hints)
@@ -208,8 +211,9 @@ def configure(
     """Validate topology settings in the kubelet's order and return the policy (``NewManager``,
     topologymanager/topology_manager.go, v1.32).
 
-    Raises TopologyConfigError for invalid settings. With policy ``none``, this function does not
-    check the scope (see ``check_scope``). From v1.28 on, it then does not check the options either.
+    Raises TopologyConfigError for invalid settings. With policy ``none``, the scope is not
+    checked here (see ``check_scope``). The options are checked with policy ``none`` only up to
+    v1.27.
     """
     rules = rules or OptionRules()
     if policy == PolicyName.NONE and not rules.none_checks:
@@ -221,6 +225,7 @@ def configure(
         raise TopologyConfigError(
             "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
         )
+    # Kubelets up to v1.27 create policy ``none`` only after these checks.
     if policy == PolicyName.NONE:
         return TopologyPolicy(topology)
     if len(topology.nodes) > parsed.max_numa_nodes:
@@ -273,6 +278,7 @@ def _parse_max_nodes(name: str, value: str) -> int:
     fault = None
     if not re.fullmatch(_INTEGER, value):
         fault = "invalid syntax"
+    # The length comes first, because Python's ``int`` rejects texts with more than 4300 digits.
     elif len(value.lstrip("+-0")) > _INT64_DIGITS or int(value) not in _INT64:
         fault = "value out of range"
     if fault:

@@ -15,10 +15,10 @@ def describe(behaviour: str, version: KubeletVersion) -> str:
     """Return a text such as ``kubelets do this since 1.24 (k/k#108052)``; empty if ``behaviour``
     is empty.
 
-    ``behaviour`` is the name of a field of ``Behaviour``. The text names the kubelet version that
-    introduced the value that this field has in ``version``. If the oldest kubelet already has this
-    value, the text is ``kubelets do this before 1.24``, with the first version that has another
-    value. If the field has the same value in all versions, the text is empty.
+    ``behaviour`` is the name of a field of ``Behaviour``, which has some value in ``version``. The
+    text names the kubelet version that introduced this value. If the oldest kubelet already has
+    this value, the text is ``kubelets do this before 1.24``, with the first version that has
+    another value. If the field has the same value in all versions, the text is empty.
     """
     steps = STEPS[behaviour] if behaviour else ()
     if len(steps) < 2:

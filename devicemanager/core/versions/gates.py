@@ -119,6 +119,7 @@ def _check(name: str, version: KubeletVersion, wanted: object) -> None:
     if not isinstance(wanted, bool):
         raise VersionError(f"invalid feature gate {name}={wanted!r}: use True or False")
     step = step_at(name, version) if name in GATES else None
+    # A kubelet does not start if a removed gate is set, even to its last default.
     if step is None or step.stage == _GONE:
         existing = [gate for gate in GATES if _exists(gate, version)]
         raise VersionError(
@@ -136,4 +137,5 @@ def _exists(name: str, version: KubeletVersion) -> bool:
     return step is not None and step.stage != _GONE
 
 
+# A step after the newest known version would never apply.
 assert all(step.since <= NEWEST_KNOWN for steps in GATES.values() for step in steps)

@@ -41,8 +41,11 @@ Steps = tuple[Step, ...]
 def since(
     *versions: str, value: Any = True, evidence: str = "", gate: str = "", unsure: bool = False
 ) -> Step:
-    """Return a step with a value that applies from the last of ``versions`` on. The other versions
-    are patch releases of older minor versions to which the value was backported."""
+    """Return a step: a value, and the kubelet versions from which it applies.
+
+    The last of ``versions`` introduced the value. The versions before it are patch releases of
+    older minor versions, to which the value was backported.
+    """
     return Step(tuple(map(KubeletVersion.parse, versions)), value, evidence, gate, unsure)
 
 

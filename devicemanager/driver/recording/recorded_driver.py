@@ -49,6 +49,8 @@ class RecordedDriver:
         self._aside = path.with_name(f"{_ASIDE_PREFIX}{path.name}{_ASIDE_SUFFIX}")
         self._begin = begin
         self._aside.unlink(missing_ok=True)
+        # A link instead of a rename: the recorder's socket then replaces the driver's socket in one
+        # step, and ``path`` always has a socket.
         self._aside.hardlink_to(path)
         # An empty endpoint means that the registration socket also serves the claims.
         endpoint = Path(info.endpoint) if info.endpoint else self._aside
@@ -97,6 +99,7 @@ class RecordedDriver:
 
     def close(self) -> None:
         """Close the proxies. If the driver still runs, first rename its socket back."""
+        # If the driver has stopped or has created a new socket, the old socket must not replace it.
         if self._registration.is_reachable() and is_alive(self._aside):
             self._aside.replace(self._path)
         else:
@@ -114,6 +117,8 @@ def restore_after_crash(directory: Path) -> None:
     """Rename the sockets of drivers back if an earlier recorder was killed."""
     for aside in directory.glob(f"{_ASIDE_PREFIX}*{_ASIDE_SUFFIX}"):
         path = aside.with_name(aside.name.removeprefix(_ASIDE_PREFIX).removesuffix(_ASIDE_SUFFIX))
+        # If both sockets are alive, another recorder is running or the driver has a new socket.
+        # Then nothing is changed.
         if is_alive(aside) and not is_alive(path):
             aside.replace(path)
         elif not is_alive(aside):

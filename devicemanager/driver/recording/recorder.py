@@ -121,6 +121,7 @@ class DriverRecorder:
             return
         self._stopping.set()
         self._changed.notify()
+        # Wait for the thread: it could add a driver while ``_end`` closes them.
         if self._thread.is_alive():
             self._thread.join()
         self._end()
@@ -153,18 +154,22 @@ class DriverRecorder:
 
     def _step(self) -> float:
         self._watch.ensure()
+        # First remove drivers that have stopped. If a driver has restarted, the second loop can
+        # then add its new socket under the same path.
         for path, driver in list(self._recorded.items()):
             if driver.is_gone():
                 del self._recorded[path]
                 driver.close()
                 self._report(f"{driver.name} has stopped")
         for path in sorted(self._directory.iterdir()):
+            # A leading dot marks renamed sockets, and sockets without their final name.
             if path not in self._recorded and not path.name.startswith(".") and path.is_socket():
                 self._add(path)
         return _RECHECK
 
     def _add(self, path: Path) -> None:
         identity = FileIdentity.of(path)
+        # Do not call this socket again in each step. A new socket at the path has another identity.
         if self._ignored.get(path) == identity:
             return
         info = _info(path)

@@ -57,8 +57,11 @@ class ReplayDriver:
         *,
         on_miss: Callable[[str], object] = lambda text: None,
     ) -> None:
-        """``root`` is the kubelet's directory, such as ``/var/lib/kubelet``. ``on_miss`` is called
-        with a line of text for each requested claim that was not recorded."""
+        """Create the driver; ``start`` starts it.
+
+        ``root`` is the kubelet's directory, such as ``/var/lib/kubelet``. ``on_miss`` is called
+        with a line of text for each requested claim that was not recorded.
+        """
         if not isinstance(recording, Recording):
             recording = Recording.load(recording)
         self.name = driver or _only_driver(recording)
@@ -70,6 +73,7 @@ class ReplayDriver:
             for call in calls
             if call.rpc == "NodeWatchResources" and call.stream_message is not None
         ]
+        # The recorded driver may have services that this program does not know.
         services = [name for name in info.supported_versions if name in SERVICES]
         self.sockets = DriverSockets(
             self.name,
@@ -139,6 +143,8 @@ class ReplayDriver:
     def watch_health(self, context: grpc.ServicerContext) -> Iterator[Report]:
         """Internal: yield the recorded reports, then wait for the end of the call."""
         yield from self._reports
+        # The stream stays open: at its end, a kubelet forgets the health of the driver's devices
+        # and opens a new stream.
         context.add_callback(self._wake)
         with self._changed:
             self._changed.wait_for(lambda: not self._is_running or not context.is_active())
@@ -160,6 +166,7 @@ class ReplayDriver:
             if outcome is None:
                 response.claims[claim.uid].error = self._miss(rpc, claim)
             elif outcome.call.code != OK:
+                # The recorded call failed as a whole, so it has no entries for single claims.
                 context.abort(status_code(outcome.call.code), outcome.call.message)
             elif outcome.entry is not None:
                 response.claims[claim.uid].CopyFrom(outcome.entry)
@@ -169,6 +176,7 @@ class ReplayDriver:
             queue = self._outcomes.get(key)
             if not queue:
                 return None
+            # The last result stays: a kubelet can repeat a call more often than in the recording.
             return queue.pop(0) if len(queue) > 1 else queue[0]
 
     def _miss(self, rpc: str, claim: dra_v1.Claim) -> str:
@@ -197,6 +205,7 @@ def _only_driver(recording: Recording) -> str:
 
 
 def _info(recording: Recording, calls: Sequence[RecordedCall], driver: str) -> pr.PluginInfo:
+    # The last response counts: a driver that was restarted can list other services.
     for call in reversed(calls):
         if call.rpc == "GetInfo" and call.response_bytes is not None:
             return pr.PluginInfo.FromString(call.response_bytes)
@@ -216,6 +225,7 @@ def _outcomes(calls: Sequence[RecordedCall]) -> dict[_Key, list[_Outcome]]:
     for call in calls:
         if call.rpc in kinds:
             request, response = kinds[call.rpc]
+            # A failed call has no response. Its claims get an outcome without an entry.
             entries = response.FromString(call.response_bytes or b"").claims
             for claim in request.FromString(call.request_bytes).claims:
                 entry = entries.get(claim.uid)

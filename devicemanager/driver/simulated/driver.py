@@ -125,6 +125,7 @@ class SimulatedDriver:
             in_kubelet_directory(name, self.root, uid),
             services,
             lambda server: add_services(self, services, server),
+            # Read at each GetInfo: a test can change the faults while the driver runs.
             ready=lambda: not self.faults.not_ready,
         )
         self._changed = threading.Condition()
@@ -141,6 +142,7 @@ class SimulatedDriver:
 
     def start(self) -> Self:
         """Start serving. Raises OSError if a socket cannot be created."""
+        # Before the sockets are served: a health stream ends when it finds a stopped driver.
         self._is_running = True
         try:
             self.sockets.start()
@@ -152,8 +154,10 @@ class SimulatedDriver:
     def stop(self) -> None:
         """Stop as after SIGTERM: wait ``faults.stop_delay`` seconds, then remove the sockets.
         Idempotent."""
+        # Only a running driver waits: a repeated ``stop`` returns immediately.
         if self._is_running and self.faults.stop_delay:
             time.sleep(self.faults.stop_delay)
+        # First end the streams and the hanging calls, so that the sockets need not wait for them.
         self._end()
         self.sockets.stop()
 
@@ -234,9 +238,13 @@ class SimulatedDriver:
             self._changed.notify_all()
 
     def watch_health(self, context: grpc.ServicerContext) -> Iterator[Report]:
-        """Internal: yield a report now and after each change, until the stream ends."""
+        """Internal: yield the health of all devices now and after each change, until the stream
+        ends."""
+        # Without this callback, the wait below would not notice that the kubelet closed the stream.
         context.add_callback(self._wake)
         with self._changed:
+            # A count, not a flag: a stream that opens after ``end_health_stream`` must not end. No count
+            # of reports is -1, so the first report is sent immediately.
             ends, seen = self._stream_ends, -1
 
         def is_over() -> bool:
@@ -248,6 +256,7 @@ class SimulatedDriver:
                 if is_over():
                     return
                 seen, report = self._reports, self._report()
+            # Without the lock: the generator stays suspended here while gRPC sends the report.
             yield report
 
     def _wake(self) -> None:
@@ -306,6 +315,7 @@ class SimulatedDriver:
         """Record a call, and apply the faults that fail a call before its claims are handled."""
         names = tuple((claim.namespace, claim.name, claim.uid) for claim in claims)
         with self._changed:
+            # Recorded before the faults act: tests also wait for calls that get no response.
             self._calls.append(DriverCall(rpc, version, names))
             self._changed.notify_all()
         if self.faults.hang:
@@ -316,12 +326,14 @@ class SimulatedDriver:
     def _finish(self, context: grpc.ServicerContext, *, prepared: bool) -> None:
         """Apply the faults that fail a call after its claims were handled."""
         if prepared and self.faults.crash_after_prepare:
+            # Another thread kills the driver while this one hangs: the kubelet must get no response.
             threading.Thread(target=self.kill, daemon=True).start()
             self._hang(context)
         if self.faults.hang_after:
             self._hang(context)
 
     def _hang(self, context: grpc.ServicerContext) -> None:
+        # Wakes the wait below when the deadline passes or the kubelet's connection breaks.
         context.add_callback(self._wake)
         with self._changed:
             self._changed.wait_for(lambda: not self._is_running or not context.is_active())
@@ -332,6 +344,7 @@ class SimulatedDriver:
 
     def _add_unknown(self, entries: MutableMapping[str, Any]) -> None:
         if self.faults.unknown_uid:
+            # Protobuf creates the entry of a map when it is accessed; the error stays empty.
             entries[self.faults.unknown_uid].error = ""
 
     def _reported(self, devices: Sequence[_Device]) -> Sequence[_Device]:
@@ -352,6 +365,7 @@ class SimulatedDriver:
         """Raise the error that a fault sets for a claim."""
         faults = self.faults
         errors = faults.claim_errors
+        # The UID first, because claims in different namespaces can have the same name.
         if text := errors.get(claim.uid) or errors.get(claim.name) or faults.entry_error:
             raise ClaimError(text)
 
@@ -361,6 +375,7 @@ class SimulatedDriver:
         if self.faults.permanent_error:
             raise ClaimError(self.faults.permanent_error, permanent=True)
         with self._changed:
+            # Selected and stored under one lock: two claims must not get the same free device.
             devices = self._prepared.get(claim.uid)
             if devices is None:
                 devices = self._prepared[claim.uid] = self._select(claim)
@@ -383,6 +398,7 @@ class SimulatedDriver:
                 raise ClaimError(f"device {each.device!r} is not a device of this driver")
         return tuple(
             self._device(
+                # As Go's kubeletplugin helper does, which strips the names of subrequests.
                 claim.uid, (base_request(each.request),), each.pool, each.device, each.share_id
             )
             for each in found.devices
@@ -398,12 +414,14 @@ class SimulatedDriver:
     def _device(
         self, uid: str, requests: tuple[str, ...], pool: str, device: str, share_id: str = ""
     ) -> _Device:
+        # With the share ID, because a claim can contain several shares of one device.
         name = "-".join(filter(None, (uid, device, share_id)))
         return _Device(requests, pool, device, name, share_id)
 
     def _unprepare(self, claim: dra_v1.Claim) -> None:
         """Undo ``_prepare``; do nothing for an unknown claim. Raises ClaimError."""
         self._fail(claim)
+        # The devices stay in use until their CDI file is gone.
         self._cdi.remove(claim.uid)
         with self._changed:
             self._prepared.pop(claim.uid, None)
@@ -411,5 +429,6 @@ class SimulatedDriver:
 
 
 def _edits(device: str) -> dict[str, list[str]]:
+    # Device names can contain hyphens, which shells do not accept in names of variables.
     variable = "".join(char if char.isalnum() else "_" for char in device).upper()
     return {"env": [f"DRA_DEVICE_{variable}={device}"]}

@@ -52,8 +52,10 @@ class CallsFile:
             with self._file:
                 while not self._closing:
                     self._changed.wait()
+                    # Cleared before the log is read: a call that ends meanwhile wakes the thread again.
                     self._changed.clear()
                     self._file.writelines(self._lines())
+                    # Flushed each time, so that the file is complete even if the process is killed.
                     self._file.flush()
         except OSError as error:
             self._failed(error)
@@ -72,6 +74,7 @@ class CallsFile:
 
     def close(self) -> None:
         """Write the remaining calls and close the file. Idempotent."""
+        # The flag first: the thread reads it only after it was woken.
         self._closing = True
         self._changed.set()
         self._thread.join()

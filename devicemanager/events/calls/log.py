@@ -97,10 +97,11 @@ class CallLog(CallQueries):
         """Return a recorder for one connection; None if the log records nothing (``keep`` 0)."""
         if self._is_off:
             return None
+        # Plugins choose these names, and the limit of bytes does not count them.
         return CallRecorder(self, resource and resource[:_LONGEST_NAME], plugin[:_LONGEST_NAME])
 
     def begun(self, call: CallInProgress) -> None:
-        """Add a call to the calls in progress; ``add`` removes it when it has ended."""
+        """Start to list a call in ``in_progress``. When the call ends, ``add`` removes it there."""
         with self._lock:
             # By identity: two concurrent calls can be equal.
             self._in_progress[id(call)] = call
@@ -120,6 +121,7 @@ class CallLog(CallQueries):
         progress.
         """
         now, rpc = time.monotonic(), call.rpc
+        # The end of a stream has no response: it is not a device list and gets no number.
         part = call.received or None if response is not None else None
         with self._lock:
             # Both sides can end a call at the same time.
@@ -145,6 +147,7 @@ class CallLog(CallQueries):
                 call.fault,
             )
             (self._for_pods if rpc in _FOR_PODS else self._others).add(ended)
+            # The tuple is replaced, never changed, so it can be read after the lock is released.
             subscribers = self._subscribers
         if subscribers:
             notify(subscribers, ended, "a callback")
@@ -174,6 +177,7 @@ class CallLog(CallQueries):
 
     def unanswered(self) -> list[str]:
         """Return one line of text for each call without a response, except open streams."""
+        # An open ListAndWatch stream is normal and would only hide the calls that hang.
         now = time.monotonic()
         return [
             f"{call.rpc} {call.resource or call.plugin}, since {now - call.started:.3f} s"
@@ -184,6 +188,7 @@ class CallLog(CallQueries):
     def mark(self) -> Mark:
         """Return a mark of the current moment; searches accept it as ``since``."""
         with self._lock:
+            # Under the lock, so that no call ends between the reading of the two numbers.
             return Mark(self._events.latest, self._latest)
 
     def all(self) -> list[Call]:
@@ -196,6 +201,7 @@ class CallLog(CallQueries):
         """Return the stored calls later than the call with this number, in order."""
 
         def tail(stored: _Stored) -> list[Call]:
+            # From the end: callers want the few latest of thousands of calls.
             return [*takewhile(lambda call: call.number > number, reversed(stored.calls))][::-1]
 
         with self._lock:
@@ -249,7 +255,7 @@ class CallInProgress:
     started: float
     """Start time by ``time.monotonic``."""
     received: int = 0
-    """Number of stream messages so far."""
+    """Number of messages received on the stream so far; 0 for a call that is not a stream."""
     fault: str = ""
     """The injected faults that affected the call so far, in the form of ``Call.fault``."""
 
@@ -272,7 +278,8 @@ class CallInProgress:
 
 @attrs.frozen(eq=False)
 class CallRecorder:
-    """Recorder of the calls on one connection, or of the calls of one plugin to the kubelet."""
+    """Recorder for the calls on one connection to a plugin, or for one plugin's calls to the
+    kubelet."""
 
     log: CallLog
     resource: str | None
@@ -294,6 +301,7 @@ class CallRecorder:
             direction,
             rpc,
             request,
+            # Two times: the kubelet's clock can stand still in a test, but a duration is real time.
             log.now(),
             time.monotonic(),
         )

@@ -38,9 +38,9 @@ class Mark:
     """A moment in the history of a kubelet; waits and searches accept it as ``since``."""
 
     event: int
-    """Number of the latest event before this moment."""
+    """Number of the latest event at the time of the mark."""
     call: int
-    """Number of the latest call that had ended before this moment."""
+    """Number of the latest call that had ended at the time of the mark."""
 
 
 class CallCriteria(TypedDict, total=False):
@@ -236,6 +236,7 @@ class CallQueries(ABC):
             lines += ["the closest:", f"  {closest}"]
             lines += [f"    {difference}" for difference in wanted.differences(closest)]
             lines += _list("all calls:", calls)
+        # Plugins choose device IDs and messages, which can contain control characters.
         return CallMismatch("\n".join(printable(line) for line in lines))
 
 
@@ -258,6 +259,7 @@ def _data_differences(where: str, wanted: Any, actual: Any) -> Iterator[_Differe
     """Yield each value of ``wanted`` that ``actual`` lacks or contradicts, as a line for people
     and the number of values that differ."""
     if isinstance(wanted, Mapping) and isinstance(actual, Mapping):
+        # Further keys of ``actual`` are allowed: a test names only the values that it is about.
         for key, value in wanted.items():
             if key in actual:
                 yield from _data_differences(f"{where}.{key}", value, actual[key])
@@ -267,6 +269,7 @@ def _data_differences(where: str, wanted: Any, actual: Any) -> Iterator[_Differe
         if len(wanted) != len(actual):
             values = _values(wanted[len(actual) :])
             yield f"{where} has {len(actual)} elements, not {len(wanted)}", values
+        # The common elements count, too: a list that only lacks its end is closer than another one.
         for number, (one, other) in enumerate(zip(wanted, actual, strict=False)):
             yield from _data_differences(f"{where}[{number}]", one, other)
     elif wanted != actual:

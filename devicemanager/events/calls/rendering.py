@@ -60,6 +60,7 @@ def _data(kind: type[Message], content: bytes) -> dict[str, Any]:
     try:
         message = kind.FromString(content)
         return _message(message)
+    # A broken plugin can send any bytes, and the log must still show its call.
     except (DecodeError, UnicodeDecodeError):
         return {"undecodable": base64.b64encode(content).decode()}
 
@@ -81,7 +82,9 @@ def _value(value: Any) -> Any:
         case Message():
             return _message(value)
         case Mapping():
+            # Protobuf maps have no fixed order; equal messages must look equal.
             return {key: _value(value[key]) for key in sorted(value)}
+        # Before the case of sequences: text and bytes are sequences, too.
         case str() | bytes():
             return value
         case Sequence():
@@ -93,6 +96,7 @@ def _value(value: Any) -> Any:
 def device_ids(rpc: str, request: bytes) -> frozenset[str]:
     """Return the IDs of the devices that a request names, for all its containers together."""
     data = request_data(rpc, request)
+    # PreStartContainer has the IDs in the request itself, without a list of containers.
     containers: Iterable[Mapping[str, Any]] = data.get("container_requests", (data,))
     return frozenset(
         id_

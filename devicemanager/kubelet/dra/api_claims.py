@@ -99,7 +99,7 @@ class ApiClaims:
         return self._client.is_closing
 
     def wait(self, seconds: float) -> bool:
-        """Wait up to ``seconds``; return True if ``close`` was called."""
+        """Wait until ``close`` is called, but at most ``seconds``. Return True if it was called."""
         return self._client.wait(seconds)
 
     def known(self, kind: str) -> tuple[Mapping[str, Any], ...]:

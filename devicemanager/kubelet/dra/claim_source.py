@@ -60,7 +60,7 @@ class ClaimSource(Protocol):
 
     def wipe(self, selector: str) -> None:
         """Delete all ResourceSlices that match the field selector. Raises DeviceManagerError if the
-        caller must retry."""
+        deletion fails and must be retried."""
 
     def close(self) -> None:
         """Cancel requests in progress."""
@@ -73,8 +73,8 @@ class ResourceClaims:
     """
 
     def __init__(self, changed: Callable[[str], None] = lambda text: None) -> None:
-        """``changed`` is called after each change of an object, with a line of text about it.
-        ``clear`` calls it once for all objects."""
+        """``changed`` is called after each change of an object, with a text such as
+        ``DeviceClass gpu applied``. ``clear`` calls it only once."""
         self._changed = changed
         self._lock = threading.Lock()
         self._claims: dict[tuple[str, str], JsonClaim] = {}
@@ -252,7 +252,7 @@ class ResourceClaims:
         claim whose name is not in the pod's spec is assigned to an entry of
         ``spec.resourceClaims`` that has a template. The claim's annotation
         ``resource.kubernetes.io/pod-claim-name`` names this entry. A claim without the annotation
-        is assigned to the next entry without a claim. The pod becomes the owner of an assigned
+        is assigned to the first such entry that has no claim. The pod becomes the owner of an assigned
         claim.
 
         Returns the pod with the names of the assigned claims in ``status.resourceClaimStatuses``,
@@ -292,7 +292,7 @@ class ResourceClaims:
         return _with_statuses(pod, statuses), self.put_all(claims, pod.namespace)
 
     def add(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
-        """Internal: store the claims in ``source``, without the changes that ``adopt`` makes.
+        """Internal: store the claims in ``source`` without reserving them for the pod.
 
         A claim without a namespace gets the namespace of ``pod``. Returns ``pod``, unchanged, and a
         function that restores the stored claims as they were before.
@@ -315,8 +315,8 @@ class ResourceClaims:
         )
 
     def unreserve(self, namespace: str, name: str, uid: str) -> None:
-        """Remove the reservation of a claim for the pod with this UID. Raises RequestError for an
-        unknown claim."""
+        """Remove a pod's reservation of a claim. ``uid`` is the UID of the pod. Raises RequestError
+        for an unknown claim."""
         self._change(
             namespace,
             name,
@@ -348,8 +348,8 @@ class ResourceClaims:
             self._errors[namespace, name] = error
 
     def clear(self) -> None:
-        """Delete all claims, all objects that were added with ``offer``, and the errors of
-        ``fail``."""
+        """Delete all claims and all objects that were added with ``offer``. Also end all faults
+        that were set with ``fail``."""
         with self._lock:
             had_objects = bool(self._claims or self._offered)
             self._claims.clear()

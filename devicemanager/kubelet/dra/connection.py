@@ -126,9 +126,9 @@ class DriverConnection:
                     channel.check_connectivity_state(True)
 
     def call(self, effect: CallDriver) -> Answer:
-        """Call NodePrepareResources or NodeUnprepareResources of the driver for ``effect.claims``.
+        """Call NodePrepareResources or NodeUnprepareResources.
 
-        Returns a mapping from each claim's UID to the driver's result for the claim.
+        ``effect`` names the driver instance, the method and the claims. Returns a mapping from each claim's UID to the driver's result for the claim.
 
         Raises RpcError if the call fails.
         """

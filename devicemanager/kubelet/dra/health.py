@@ -59,7 +59,7 @@ Devices = Mapping[DriverName, Mapping[DeviceKey, DeviceHealth]]
 
 
 class HealthSink(Protocol):
-    """Receiver of the reports of health streams."""
+    """Receiver of the device health that drivers report on health streams."""
 
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
         """Store the health of ``devices``, which a driver instance has reported.
@@ -73,7 +73,7 @@ class HealthSink(Protocol):
 
 
 class HealthStream:
-    """Health stream of one driver instance. It is opened again 5 s after its end. Thread-safe."""
+    """Health stream of one driver instance. If it ends, it is opened again after 5 s. Thread-safe."""
 
     def __init__(
         self,

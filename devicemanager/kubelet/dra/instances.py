@@ -202,9 +202,9 @@ class Instances:
     # -- calls -----------------------------------------------------------------------
 
     def call(self, effect: CallDriver) -> Answer:
-        """Call NodePrepareResources or NodeUnprepareResources of an instance for ``effect.claims``.
+        """Call NodePrepareResources or NodeUnprepareResources.
 
-        Returns a mapping from each claim's UID to the driver's result for the claim.
+        ``effect`` names the driver instance, the method and the claims. Returns a mapping from each claim's UID to the driver's result for the claim.
 
         Raises RpcError if the call fails or the instance is not registered.
         """

@@ -109,7 +109,7 @@ class DraManager:
         on_error: Callable[[BaseException], None],
     ) -> None:
         """``active`` returns the UIDs of all active pods; None until all pods are known.
-        ``updates`` receives the UIDs of pods whose devices changed health."""
+        ``updates`` is the queue for the UIDs of pods whose devices changed health."""
         rules = DraRules(settings.behaviour, settings.quirks)
         self._rules = rules
         self._settings = settings
@@ -179,7 +179,10 @@ class DraManager:
 
     @property
     def is_sources_ready(self) -> bool:
-        """True if the kubelet knows all pods that can be in the state file."""
+        """True if ``sources_ready`` was called, or if the loaded state file named no pods.
+
+        Until then, the claims of unknown pods stay prepared.
+        """
         return self._is_sources_ready
 
     def sources_ready(self) -> None:
@@ -299,8 +302,8 @@ class DraManager:
     def status(self, pods: Collection[ClaimUser] = ()) -> DraStatus:
         """Return the registered drivers, the node's claims, and the known ResourceSlices.
 
-        ``pods`` are the node's pods that use DRA. If ``pods`` is empty, the result lacks the claims
-        that are known only from the specs of pods.
+        ``pods`` are the node's pods that use DRA. Claims that only the specs of pods name are in
+        the result only if ``pods`` contains the pods.
         """
         claims = self.claim_infos(pods)
         slices = map(slice_info, self._claims.known("ResourceSlice"))
@@ -359,7 +362,7 @@ class DraManager:
         claims: Iterable[tuple[str, str]],
         endpoint: str | None,
     ) -> Answer:
-        """Call a driver with claims but without a pod, and return the driver's response.
+        """Call a driver to prepare or unprepare claims without a pod. Return the driver's response.
 
         ``claims`` are pairs of namespace and name. The state of the kubelet does not change.
         ``endpoint`` selects an instance; None selects the instance that the kubelet would call.

@@ -30,7 +30,10 @@ class ClaimUser:
 
 
 def pod_claims(pod: Pod) -> PodClaims:
-    """Return the claims of the pod and of each container, init containers first."""
+    """Convert the claims of a pod and of its containers to the form that ``core.dra`` uses.
+
+    Init containers come first.
+    """
     return PodClaims(
         str(pod.uid),
         pod.name,

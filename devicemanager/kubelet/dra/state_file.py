@@ -41,10 +41,10 @@ class StateFile:
         self._writer: Writer | None = None
 
     def load(self, claims: Callable[[], Sequence[ClaimInfo]]) -> tuple[ClaimInfo, ...]:
-        """Return the claims in the file. If the file does not exist, write one without claims.
+        """Return the claims in the file. If the file does not exist, create it without claims.
 
-        ``claims`` is called by each later write and returns the claims to write. A corrupt file is
-        renamed and replaced by a file without claims.
+        Each later call of ``write`` calls ``claims`` to get the claims for the file. A corrupt file
+        is renamed and replaced by a file without claims.
 
         Raises StartError if the file cannot be read, or if a corrupt file cannot be renamed. With
         the kubelet bug (quirk) Q38, every corrupt file raises StartError. Raises StateWriteError if

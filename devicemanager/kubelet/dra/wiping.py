@@ -1,7 +1,8 @@
-"""Delete the node's ResourceSlices at each start of the kubelet, and the ResourceSlices of drivers
-that have no usable instance.
+"""Delete ResourceSlices of the node in the background.
 
-``core.dra.drivers`` decides when. A failed deletion is retried with exponential backoff, until an
+At each start of the kubelet, all slices of the node are deleted. Later, the slices of a driver are
+deleted when the driver has had no usable instance for some time (``core.dra.drivers``). A failed
+deletion is retried with exponential backoff, until an
 instance of the driver is usable again (``wipeResourceSlices``,
 pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, v1.36).
 """
@@ -23,7 +24,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0
 
 
 class Wiper:
-    """Deleter of ResourceSlices. Deletions run on separate threads. Thread-safe."""
+    """Deletes ResourceSlices in the background and retries failed deletions. Thread-safe."""
 
     def __init__(
         self, node: str, wipe: Callable[[str], None], clock: Clock, events: EventStream

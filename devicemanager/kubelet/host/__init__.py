@@ -1,5 +1,5 @@
-"""Readers of the host's NUMA nodes (``numa``) and PCI devices (``pci``).
+"""Read the host's NUMA nodes (``numa``) and PCI devices (``pci``) from sysfs.
 
-Both modules read sysfs; ``numa`` also reads a file or the value of a flag. Nothing is stored, and
+``numa`` can also get NUMA nodes from a file or from a list of node IDs. Nothing is stored, and
 nothing on the host is changed. Start reading with ``numa.read_numa`` and ``pci.find``.
 """

@@ -173,7 +173,8 @@ def _topology(where: object, nodes: list[int], distances: Any = None) -> NumaTop
 def id_list(where: object, text: str) -> list[int]:
     """Parse numbers in the kernel's list format, such as ``0-3,8``; return [] for an empty text.
 
-    Raises NumaError for an invalid text. The error begins with ``where``.
+    Raises NumaError for an invalid text. ``where``, such as a path, is the beginning of the error's
+    text.
     """
     ids: list[int] = []
     for part in filter(None, (part.strip() for part in text.split(","))):

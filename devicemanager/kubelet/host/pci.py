@@ -36,10 +36,10 @@ class PciUnavailable(AllocationError):
 
 
 def addresses(vendor_id: str, product_id: str, sysfs: Path = Path("/sys")) -> tuple[str, ...]:
-    """Return the addresses (``0000:3b:00.0``) of all PCI devices with these IDs, sorted.
+    """Return the addresses of all PCI devices with this vendor ID and product ID, sorted.
 
-    ``sysfs`` is where sysfs is mounted. The IDs are four hexadecimal digits, with or without
-    ``0x``. A device that vanishes during the read is omitted.
+    An address is a text such as ``0000:3b:00.0``. ``sysfs`` is the mount point of sysfs. The IDs
+    are four hexadecimal digits, with or without ``0x``. A device that vanishes during the read is omitted.
     """
     wanted = (_plain(vendor_id), _plain(product_id))
     devices = sysfs / "bus/pci/devices"
@@ -85,9 +85,10 @@ def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices
 def assign(
     settings: ContainerSettings, host: HostDevices, in_use: Collection[str] = ()
 ) -> ContainerSettings:
-    """Return a container's settings with PCI addresses, as ``resolve`` does, from ``host``.
+    """Return a container's settings, with a PCI address from ``host`` for every PCI device.
 
-    ``host`` is the result of ``find`` for the same settings. Does not read sysfs.
+    ``host`` is the result of ``find`` for the same settings. The choice of addresses and the errors
+    are those of ``resolve``. Does not read sysfs.
     """
     if not settings.pci_devices:
         return settings

@@ -25,7 +25,7 @@ MOST_DEVICES = 100_000
 
 
 class TooManyDevices(ValueError):
-    """Error for a text that requests more than ``MOST_DEVICES`` devices."""
+    """Error for a text, such as ``200000@0``, that describes more than ``MOST_DEVICES`` devices."""
 
 
 Simulated = Mapping[str, int | str | Iterable[Device]]
@@ -102,9 +102,9 @@ def numbered(
 
 
 def simulated_devices(given: Simulated) -> dict[ResourceName, tuple[Device, ...]]:
-    """Return a mapping from the resource names in ``given`` to devices.
+    """Return the devices of each resource in ``given``, as ``Device`` objects.
 
-    A number or text in ``given`` is converted to devices. Raises ValueError for an invalid text.
+    A number or a text is converted to devices. Raises ValueError for an invalid text.
     """
     return {ResourceName(name): _devices(name, what) for name, what in given.items()}
 

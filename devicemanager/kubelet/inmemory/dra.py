@@ -2,14 +2,15 @@
 
 Theory of operation. ``_run`` steps a generator of ``core.dra`` with the lock held. It releases the
 lock only to get a ResourceClaim, because the API server can take long. The simulated drivers
-respond at once. If a driver has a delay, the attempt to prepare the claims ends with
-``SandboxLater``, and the next attempt, after the delay, gets the response. So no thread waits for a
-driver.
+respond at once. If a driver has a simulated delay, the attempt to prepare the claims raises
+``SandboxLater``. The pod worker tries again after the delay, and then gets the response. So no
+thread waits for a driver.
 
 In:  the pods' claims (``source``), the states of the drivers (``NodeDrivers``).
 Out: prepared and unprepared claims, CDI devices of containers, health of devices, events.
 
-Claims are not written to a state file. The kubelet's next process gets them from ``claims``.
+Claims are not written to a state file. The kubelet's next process gets them from
+``InMemoryDra.claims``.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ _Fetched = dict[str, Mapping[str, Any]]
 
 
 class ClaimFetcher(Protocol):
-    """Source of ResourceClaims, such as an API server. Thread-safe."""
+    """Reader of ResourceClaims, for example from an API server. Thread-safe."""
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return a ResourceClaim in API version v1.
@@ -113,8 +114,8 @@ class InMemoryDra:
         updates: HealthUpdates,
         claims: Iterable[ClaimInfo] = (),
     ) -> None:
-        """``updates`` gets the UIDs of pods whose devices changed health. ``claims`` are the claims
-        that the kubelet's previous process held."""
+        """``updates`` is the queue for the UIDs of pods whose devices changed health. ``claims``
+        are the claims that the kubelet's previous process had stored."""
         self._rules = DraRules(settings.behaviour, settings.quirks)
         self._node = node
         self._source = source
@@ -146,12 +147,12 @@ class InMemoryDra:
 
     @property
     def claims(self) -> tuple[ClaimInfo, ...]:
-        """The claims that the node holds, sorted by namespace and name."""
+        """The claims that the kubelet has stored for all pods, sorted by namespace and name."""
         with self._lock:
             return self._cache.snapshot()
 
     def held(self, uid: str) -> tuple[ClaimInfo, ...]:
-        """Return the claims that a pod holds, sorted by namespace and name."""
+        """Return the claims that the kubelet has stored for a pod, sorted by namespace and name."""
         with self._lock:
             return self._cache.of_pod(uid)
 
@@ -182,8 +183,8 @@ class InMemoryDra:
     def prepare(self, pod: Pod) -> None:
         """Prepare all claims of a pod.
 
-        Raises DraError with the kubelet's text. While a driver delays its response, raises
-        SandboxLater with the seconds until the next attempt.
+        Raises DraError with the kubelet's text. If the simulated delay of a driver has not passed
+        yet, raises SandboxLater with the seconds until the next attempt.
         """
         claims, begun = pod_claims(pod), time.monotonic()
         try:

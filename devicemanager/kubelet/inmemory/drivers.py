@@ -18,7 +18,7 @@ ALWAYS: Final = -1
 
 @attrs.frozen
 class DriverState:
-    """State of one driver on one node."""
+    """State of one simulated driver on one node: its devices' health, and its injected faults."""
 
     is_stopped: bool = False
     unhealthy: frozenset[str] = frozenset()
@@ -43,13 +43,13 @@ class NodeDrivers:
 
     def __init__(self, devices: Mapping[str, Collection[str]] | None = None) -> None:
         self.devices: Mapping[str, Collection[str]] = devices or {}
-        """Names of devices, by driver."""
+        """Mapping from driver names to the names of the driver's devices."""
         # Guards _states.
         self._lock = threading.Lock()
         self._states: dict[str, DriverState] = {}
 
     def state(self, driver: str) -> DriverState:
-        """Return the state of a driver."""
+        """Return the health of a driver's devices and the driver's injected faults."""
         return self._states.get(driver, DEFAULT)
 
     def change(self, driver: str, change: Callable[[DriverState], DriverState]) -> None:

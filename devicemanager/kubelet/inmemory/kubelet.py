@@ -85,8 +85,7 @@ class InMemoryKubelet:
         ``names`` maps the UIDs of these pods to their names.
 
         ``drivers`` maps the name of each simulated DRA driver to the names of its devices. The
-        kubelet prepares claims with these drivers once ``use_claims`` has given it a source of
-        claims. Before, pods run without the devices of their claims.
+        kubelet prepares claims with these drivers after ``use_claims`` has set a source of claims.
 
         Raises ValueError for an invalid text and TopologyConfigError for topology settings that
         the kubelet would reject.
@@ -183,11 +182,12 @@ class InMemoryKubelet:
     def start_again(
         self, settings: Settings | None = None, order: Sequence[str] = (), *, reboot: bool = False
     ) -> None:
-        """Restart the kubelet or reboot the node, with other settings or in another order.
+        """Restart the kubelet, with ``settings`` if given. With ``reboot``, first stop all
+        containers, as a reboot of the node does.
 
         ``order`` has names of resources and UIDs of pods. In this order, the plugins of the
         resources re-register and the pods are admitted again. Other pods follow, then other
-        plugins.
+        plugins. With ``Settings.wait_for_plugin``, all plugins re-register before any pod.
         """
         with self._turn:  # no plugin may change between the stop and the start
             self.stop()
@@ -257,9 +257,10 @@ class InMemoryKubelet:
     # -- DRA -------------------------------------------------------------------------
 
     def use_claims(self, source: ClaimFetcher) -> None:
-        """Internal: get the ResourceClaims of pods from ``source``, and prepare them from now on.
+        """Internal: set the source from which the kubelet gets the ResourceClaims of pods.
 
-        Before this call, pods with ResourceClaims run without the devices of the claims.
+        Without a source, the kubelet prepares no claims, and pods run without the devices of their
+        claims.
         """
         self._claim_source = source
 
@@ -326,7 +327,7 @@ class InMemoryKubelet:
         statuses: Mapping[str, ContainerStatus] | None = None,
         start_time: float | None = None,
     ) -> Admission:
-        """Take over a pod of an earlier kubelet, as ``MockKubelet.restore`` does."""
+        """Add a pod that an earlier kubelet ran, as ``MockKubelet.restore`` does."""
         admission = self._pods.restore(manifest, devices, statuses, start_time)
         record = self._store.get(pod_uid(admission.uid))
         if record is not None and record.uses_dra and record.has_sandbox:
@@ -334,9 +335,9 @@ class InMemoryKubelet:
         return admission
 
     def adopt(self, pod: Pod) -> None:
-        """Add a running pod of the saved checkpoint without an admission.
+        """Add a running pod that an earlier kubelet admitted; do not admit it again.
 
-        Its ResourceClaims are prepared again; errors are ignored.
+        The pod's ResourceClaims are prepared again. Errors of this are ignored.
         """
         process = self._life.serving()
         uses_dra = process.workers.uses_dra(pod)
@@ -373,7 +374,7 @@ class InMemoryKubelet:
         return self._pods.stop_pod(uid, exit_code, reason, message, disruption)
 
     def finish(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase:
-        """Let all app containers of a pod exit, as ``MockKubelet.finish`` does."""
+        """Simulate the exit of all app containers of a pod, as ``MockKubelet.finish`` does."""
         return self._pods.finish(uid, exit_codes)
 
     def delete(self, uid: str, grace_period: float | None = None) -> None:
@@ -419,7 +420,7 @@ class InMemoryKubelet:
     def exit_container(
         self, uid: str, container: str, exit_code: int = 0, *, reason: str = ""
     ) -> ContainerStatus:
-        """Let a running container exit by itself, as ``MockKubelet.exit_container`` does."""
+        """Simulate the exit of a running container, as ``MockKubelet.exit_container`` does."""
         return self._pods.exit_container(uid, container, exit_code, reason)
 
     def container_statuses(self, uid: str) -> dict[str, ContainerStatus]:
@@ -529,10 +530,11 @@ class InMemoryKubelet:
                 plugin.replace(listed, handler)
 
     def stop_plugin(self, resource: str) -> None:
-        """Disconnect the plugin of a resource: its devices become unhealthy.
+        """Disconnect the plugin of a resource, or stop the DRA driver of this name.
 
-        The kubelet removes the resource after ``Settings.grace_period``. The plugin re-registers
-        when the kubelet starts again. A DRA driver stays stopped until ``start_plugin`` is called.
+        The devices of a plugin become unhealthy. The kubelet removes the resource after
+        ``Settings.grace_period``. A plugin re-registers when the kubelet starts again. A DRA driver
+        stays stopped until ``start_plugin`` is called.
         """
         with self._devices(resource) as (plugin, handler):
             plugin.leave(handler)
@@ -547,7 +549,10 @@ class InMemoryKubelet:
             self._removed.add(plugin.resource)
 
     def start_plugin(self, resource: str) -> None:
-        """Re-register the plugin of a resource; do nothing if it is registered."""
+        """Re-register the plugin of a resource, or start the DRA driver of this name.
+
+        Do nothing if the plugin or driver is registered.
+        """
         with self._devices(resource) as (plugin, handler):
             self._removed.discard(ResourceName(plugin.resource))
             if not plugin.is_connected:

@@ -38,7 +38,8 @@ class Delta:
 
     revision: int
     resources: tuple[ResourceView, ...] = ()
-    """New resources and resources with a different layout; all their devices must be redrawn."""
+    """New resources, and resources whose device IDs or NUMA nodes have changed. All devices of
+    these resources must be redrawn."""
     devices: tuple[DevicesDelta, ...] = ()
     removed_resources: tuple[str, ...] = ()
     plugins: tuple[PluginView, ...] | None = None

@@ -16,7 +16,10 @@ _ALL_ONES = 2**32 - 1
 
 
 def parse_address(text: str) -> IPAddress:
-    """Parse an IP address, with or without a zone. Raises ValueError with Go's message."""
+    """Parse an IP address. An IPv6 address can have a zone, as in ``fe80::1%eth0``.
+
+    Raises ValueError with Go's message.
+    """
     for char in text:
         if char == ".":
             return _ipv4(text)

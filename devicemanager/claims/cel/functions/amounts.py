@@ -123,9 +123,11 @@ def _order(one: Any, other: Any) -> int:
 
 
 def version(text: str, normalize: bool = False) -> Version:
-    """Evaluate ``semver('1.2.3')``. Raises CelError with the message of the package blang/semver.
+    """Evaluate ``semver('1.2.3')``. Raises CelError with the message of the Go package
+    blang/semver.
 
-    ``normalize``: True to accept a version that ``parse_tolerant`` accepts, such as ``v1.2``.
+    ``normalize``: True to accept other forms, too: a leading ``v``, missing numbers and leading
+    zeros.
     """
     try:
         return parse_tolerant(text) if normalize else parse_version(text)

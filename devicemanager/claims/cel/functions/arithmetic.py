@@ -53,8 +53,8 @@ def checked_duration(nanos: int) -> Duration:
 def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
     """Return the timestamp that is ``nanos`` nanoseconds after the start of 1970 (UTC).
 
-    ``offset``: the UTC offset of the timestamp's text form, in seconds east of UTC. Raises CelError
-    for a timestamp outside the years 1 to 9999.
+    ``offset``: UTC offset for converting the timestamp to text, in seconds; positive east of
+    Greenwich. Raises CelError for a timestamp outside the years 1 to 9999.
     """
     if not EARLIEST <= nanos // SECOND <= LATEST:
         raise CelError("timestamp overflow")

@@ -43,9 +43,10 @@ ACCEPTED = {
     "X": ("int", "uint", "string", "bytes"),
     "o": ("int", "uint"),
 }
-"""Names of the types that the compile-time check accepts, by the letter of a clause, such as ``d``.
+"""Argument types that each clause of a format accepts at compile time.
 
-None means all types with a text form.
+The key is the letter of the clause, such as ``d`` for ``%d``. The value contains names of types;
+None means all types that can be converted to text.
 """
 
 
@@ -61,17 +62,23 @@ class FormatFault(Exception):
 
 
 def wrong_type(letter: str, found: str, index: int | None = None) -> FormatFault:
-    """Return the error for an argument whose type a clause does not accept."""
+    """Return the error for an argument of the wrong type, such as a string for the clause ``%d``.
+
+    ``letter``: the letter of the clause. ``found``: the type of the argument.
+    """
     return FormatFault(f"error during formatting: {_FAULTS[letter].format(found)}", index)
 
 
 Show = Callable[[str, int, int], str]
-"""Function that formats one argument. Its parameters are the clause's letter, the precision and the
-index of the argument."""
+"""Function that formats one argument of a format such as ``%.2f``.
+
+Its parameters are the letter (``f``), the precision (2) and the index of the argument.
+"""
 
 
 def run(text: str, count: int, show: Show, is_checked: bool = False) -> tuple[str, int]:
-    """Return a format with arguments in place of its clauses, and the number of arguments used.
+    """Return a format with each clause, such as ``%d``, replaced by an argument. Also return the
+    number of arguments used.
 
     ``text``: the format. ``count``: the number of arguments. ``show``: function that formats an
     argument. ``is_checked``: True for the compile-time check, which reports an unfinished clause

@@ -27,7 +27,10 @@ from devicemanager.claims.cel.values import (
 MAX_RANGE = 1_000_000
 """Maximum size of a list from ``lists.range``. Kubernetes has this limit since 1.37."""
 MAX_INCLUDES = 48
-"""Maximum number of list elements that ``includes`` compares in Kubernetes 1.36."""
+"""Maximum number of list elements that ``includes`` compares in Kubernetes 1.36.
+
+A longer list is an error if these elements do not contain the value.
+"""
 
 
 def contains(values: list[Value], value: Value) -> bool:
@@ -143,15 +146,21 @@ def numbers_below_unchecked(end: int) -> list[int]:
 
 
 def includes(value: Value, wanted: Value) -> bool:
-    """Evaluate ``includes``: True if a list contains the value, or a scalar equals it."""
+    """Evaluate ``value.includes(wanted)``: True if the list ``value`` contains ``wanted``.
+
+    For a ``value`` that is not a list: True if it equals ``wanted``.
+    """
     if type(value) is not list:
         return equality(value, wanted) is True
     return any(equality(each, wanted) is True for each in value)
 
 
 def includes_in_few(value: Value, wanted: Value) -> bool:
-    """Evaluate ``includes`` as Kubernetes 1.36 does: compare only the first ``MAX_INCLUDES``
-    elements of a list. Raises CelError if a longer list has no match among them."""
+    """Evaluate ``value.includes(wanted)`` as Kubernetes 1.36 does.
+
+    Of a list, compare only the first ``MAX_INCLUDES`` elements. If none of them equals ``wanted``
+    and the list is longer, raise CelError.
+    """
     if type(value) is not list or len(value) <= MAX_INCLUDES:
         return includes(value, wanted)
     if not includes(value[:MAX_INCLUDES], wanted):

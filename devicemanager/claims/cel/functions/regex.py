@@ -1,4 +1,8 @@
-"""Regular expressions. The library RE2 matches a text in time linear in the length of the text."""
+"""CEL functions that use regular expressions, such as ``matches`` and ``find``.
+
+The library RE2 matches in time linear in the length of the text, so no pattern takes exponential
+time.
+"""
 
 from __future__ import annotations
 

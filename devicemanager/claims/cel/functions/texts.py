@@ -101,7 +101,10 @@ IMPLEMENTATIONS_1_36: dict[str, Callable[..., Any]] = {
     "string_index_of_string_int": _unbounded(_index_of),
     "string_last_index_of_string_int": _unbounded(_last_index_from),
 }
-"""Functions of Kubernetes 1.36 that differ from those in ``IMPLEMENTATIONS``, by overload ID."""
+"""Functions that behave differently in Kubernetes 1.36, by overload ID.
+
+For 1.36, they replace the functions with the same ID in ``IMPLEMENTATIONS``.
+"""
 
 IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "contains_string": lambda text, part: part in text,

@@ -40,12 +40,14 @@ def df03(run: DriverRun) -> None:
     run.unprepare(two)
     run.check_resolved(first, " after another claim was unprepared")
     run.unprepare(one)
+    # Skipped only here, so that the claims of a driver without CDI devices are unprepared, too.
     if not cdi_ids(first) and not cdi_ids(second):
         raise Skipped("the responses have no CDI devices")
 
 
 @driver_check
 def df04(run: DriverRun) -> None:
+    # CDI devices that all claims share may stay.
     before = set(run.cdi.registry().devices)
     [claim] = run.claims()
     with run.prepared(claim) as [entry]:

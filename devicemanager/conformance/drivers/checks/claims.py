@@ -49,6 +49,7 @@ def dc02(run: DriverRun) -> str:
     [claim] = run.claims()
     [result] = claim["status"]["allocation"]["devices"]["results"]
     with run.prepared(claim) as [entry]:
+        # A prepared claim may have no devices in the response: then the loop checks nothing.
         for device in entry.devices:
             named = (device.pool_name, device.device_name)
             if named != (result["pool"], result["device"]):
@@ -74,6 +75,7 @@ def dc03(run: DriverRun) -> None:
 @driver_check
 def dc04(run: DriverRun) -> None:
     [claim] = run.claims()
+    # Some drivers have CDI devices that all claims share. These devices stay.
     before = set(run.cdi.registry().devices)
     [entry] = run.prepare(claim)
     run.prepare(claim)
@@ -172,6 +174,8 @@ def _check_bad_claim(run: DriverRun, broken: Any, **options: Any) -> str:
         entries = client.prepare(*map(reference, claims), seconds=run.limits.call_seconds)
     uids = [each["metadata"]["uid"] for each in claims]
     try:
+        # The entry of the good claim stands in for that of the bad one, which may be missing or
+        # have an error. So only the good entry is checked.
         check_entries("NodePrepareResources", {**entries, uids[1]: entries[uids[0]]}, claims)
     finally:
         run.forget(*claims)
@@ -179,9 +183,10 @@ def _check_bad_claim(run: DriverRun, broken: Any, **options: Any) -> str:
 
 
 def printed_error(entry: Any) -> str:
-    """Return a text with the error of an invalid claim; empty if the driver returned no error.
+    """Return a text with the error in ``entry``; empty if ``entry`` has no error or is None.
 
-    ``entry`` is the claim's entry in the response; None if the response has no entry for it.
+    ``entry`` is the entry of an invalid claim in a response; None if the response has no such
+    entry.
     """
     error = "" if entry is None else entry.error
     return f"the bad claim has the error {error!r}" if error else ""
@@ -214,6 +219,7 @@ def dc12(run: DriverRun) -> None:
     foreign = {"request": REQUEST, "driver": _FOREIGN, "pool": "other", "device": "other-0"}
     with run.prepared(run.create(foreign, result)) as [entry]:
         named = {device.pool_name for device in entry.devices}
+        # The pool of the driver under test may have the same name.
         if "other" in named and result["pool"] != "other":
             raise Failed("the response has the device of another driver")
 
@@ -258,6 +264,7 @@ def dc14(run: DriverRun) -> None:
 def dc15(run: DriverRun) -> None:
     [claim] = run.claims()
     [result] = claim["status"]["allocation"]["devices"]["results"]
+    # Several claims may use a shared device at the same time.
     if "shareID" in result:
         raise Skipped("the driver's devices can be shared")
     run.prepare(claim)
@@ -324,11 +331,14 @@ def _check_not_prepared(run: DriverRun, claim: ClaimObject, why: str) -> None:
                 claim["metadata"]["uid"]
             )
         except CallFailed as failed:
+            # With the Go library, a claim that cannot be read makes the whole call fail.
             _check_rejected(failed)
             entry = None
+    # An entry without devices gives nothing to the pod.
     if entry is not None and not entry.error and entry.devices:
         run.forget(claim)
         raise Failed(f"NodePrepareResources succeeded for a claim that {why}")
+    # The call must not have stopped the driver, or have left it unable to prepare other claims.
     [good] = run.claims()
     run.prepare(good)
     run.unprepare(good)
@@ -339,6 +349,8 @@ def dc20(run: DriverRun) -> str:
     run.start()
     [claim] = run.claims()
     before = set(run.cdi.registry().devices)
+    # The driver gets the claim only after the deadline of the call. By then, the kubelet may have
+    # unprepared the claim.
     delay = run.limits.slow_api_seconds
     run.api.faults.slow = delay
     run.step(f"NodePrepareResources with a deadline of {delay / 2:g} s, which is too short")
@@ -354,6 +366,7 @@ def dc20(run: DriverRun) -> str:
             raise Skipped("the driver does not read the claim from the API server")
     run.api.faults.clear()
     run.unprepare(claim)
+    # Long enough for the delayed response and for what the driver does with it.
     run.settle(2 * delay)
     if new := sorted(run.cdi.registry().devices.keys() - before):
         raise Failed(
@@ -379,6 +392,7 @@ def dc21(run: DriverRun) -> str:
             slowest = max(slowest, took)
 
     with ThreadPoolExecutor(len(claims)) as pool:
+        # A list, so that all calls begin before the first result is awaited.
         for done in [pool.submit(use, claim) for claim in claims]:
             done.result()
     if slowest > run.limits.call_warn_seconds:
@@ -388,9 +402,11 @@ def dc21(run: DriverRun) -> str:
 
 @driver_check
 def dc22(run: DriverRun) -> str:
+    # Other checks on this stage may have led to rejections, too.
     mark = len(run.rejected("resourceclaims", "status"))
     [claim] = run.claims()
     with run.prepared(claim):
+        # A driver may write the status after its response.
         run.settle()
         stored = run.api.get("resourceclaims", claim["metadata"]["name"]) or {}
     if new := run.rejected("resourceclaims", "status")[mark:]:

@@ -88,6 +88,7 @@ def dh03(run: DriverRun) -> str:
 def dh04(run: DriverRun) -> None:
     service = _service(run)
     seconds = run.limits.health_seconds
+    # Two connections: the old stream of a restarted kubelet may still be open beside the new one.
     with (
         run.client() as one,
         run.client() as two,
@@ -106,6 +107,7 @@ def dh05(run: DriverRun) -> str:
         raise Skipped("the driver has published no devices")
     limit = run.limits.health_seconds + run.limits.health_repeat_seconds
     with run.client() as client, client.health(service, limit) as reports:
+        # The first report comes at once, and has the state before the change.
         _next(reports)
         begin = time.monotonic()
         run.hook("break-device", name)
@@ -115,6 +117,7 @@ def dh05(run: DriverRun) -> str:
         except Failed:
             raise Failed(f"no report of the unhealthy device {pool}/{name}") from None
         finally:
+            # Otherwise the device would stay broken for later checks on this stage.
             run.hook("recover-device", name)
     took = time.monotonic() - begin
     if took > run.limits.health_repeat_seconds:

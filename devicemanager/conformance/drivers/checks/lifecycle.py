@@ -25,6 +25,7 @@ def _stop(run: DriverRun) -> float:
     """Send SIGTERM, and return the seconds until the exit. Raises Failed after
     ``grace_seconds``."""
     run.step("SIGTERM")
+    # Not ``plugin.stop``, which kills a driver that does not exit in time.
     run.process.send_signal(signal.SIGTERM)
     took = run.until(lambda: not run.process.is_running, run.limits.grace_seconds)
     if took is None:
@@ -55,6 +56,7 @@ _GO_HINT = (
 @driver_check
 def dl03(run: DriverRun) -> str:
     run.start_kubelet()
+    # Real drivers have left sockets behind when they were stopped at the first three moments.
     delays = [0.0, 0.3, 1.0, *(run.rng.uniform(0, 1.5) for _ in range(run.limits.early_stops))]
     for delay in delays[: run.limits.early_stops]:
         run.launch()
@@ -78,6 +80,7 @@ def dl03(run: DriverRun) -> str:
 @driver_check
 def dl04(run: DriverRun) -> str:
     [claim] = run.claims()
+    # The layout of KEP-5304 (device metadata).
     directory = run.kubelet.root / "plugins" / run.driver / "dra-device-metadata"
     with run.prepared(claim):
         files = _metadata(directory)

@@ -17,6 +17,7 @@ def dn01(run: DriverRun) -> str:
     seen = _shown(_container(run, uid)), _shown(_container(run, other))
     run.kubelet.terminate(other)
     run.kubelet.terminate(uid)
+    # Checked last, because NRI plugins can subscribe to the end of containers, too.
     if not _runtime(run).plugins():
         raise Failed(f"the NRI plugin was disconnected: {run.stage.nri_report}")
     return f"with a claim: {seen[0]}; without: {seen[1]}"

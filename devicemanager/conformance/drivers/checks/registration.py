@@ -31,6 +31,7 @@ def dr02(run: DriverRun) -> None:
         raise Failed(f"invalid type {first.type!r} in GetInfo: expected {_TYPE}")
     if first != second:
         raise Failed("two calls of GetInfo have different responses")
+    # Without an endpoint, the kubelet also uses the registration socket as service socket.
     if first.endpoint and not Path(first.endpoint).is_absolute():
         raise Failed(f"invalid endpoint {first.endpoint!r} in GetInfo: expected an absolute path")
 
@@ -38,6 +39,8 @@ def dr02(run: DriverRun) -> None:
 @driver_check
 def dr03(run: DriverRun) -> str:
     listed = [each for each in run.info().supported_versions if each in CLAIM_SERVICES]
+    # NodeUnprepareResources succeeds for a claim that was never prepared (DC05), so an error shows
+    # that the version is not served.
     for service in listed:
         with run.client(service) as client:
             try:
@@ -63,6 +66,7 @@ def dr04(run: DriverRun) -> str:
 
     if run.until(is_rejected, run.limits.start_seconds) is None:
         raise Skipped("the driver did not register", cause="DR01")
+    # A driver that exits because of the rejection does so a moment later.
     run.until(lambda: run.plugin.has_exited_once, run.limits.settle_seconds)
     run.kubelet.faults.clear()
     if run.plugin.has_exited:

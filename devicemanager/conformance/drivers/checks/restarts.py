@@ -90,6 +90,8 @@ def dk05(run: DriverRun) -> str:
     [wanted] = run.prepare(claim)
     took = time.monotonic() - begin
     run.unprepare(claim)
+    # The kills are spread over the duration of a normal call, so that they hit different steps of
+    # the driver, such as the writes of the checkpoint and of the CDI file.
     for number in range(1, run.limits.kills + 1):
         _kill_during_prepare(run, claim, took * number / (run.limits.kills + 1))
         _restart(run, "SIGKILL during NodePrepareResources")
@@ -122,6 +124,7 @@ def _is_of_claim(entry: dra_v1.NodePrepareResourceResponse, claim: ClaimObject) 
 
 def _kill_during_prepare(run: DriverRun, claim: ClaimObject, delay: float) -> None:
     def prepare() -> None:
+        # The call may fail, or end before the kill. Both are normal.
         with contextlib.suppress(CallFailed, Failed):
             run.prepare(claim)
 
@@ -138,6 +141,7 @@ def dk06(run: DriverRun) -> str:
     run.start()
     [claim] = run.claims()
     [result] = claim["status"]["allocation"]["devices"]["results"]
+    # Another claim can use a shared device even if the first claim still occupies it.
     if "shareID" in result:
         raise Skipped("the driver's devices can be shared")
     run.prepare(claim)
@@ -175,6 +179,8 @@ def dk07(run: DriverRun) -> str:
     run.stop_kubelet()
     run.step("remove plugins_registry")
     shutil.rmtree(run.registry)
+    # A driver that watches the directory must notice the removal before the kubelet creates the
+    # directory again.
     run.settle()
     since = run.kubelet.mark()
     run.start_kubelet()
@@ -213,6 +219,7 @@ def _start_second_instance(run: DriverRun) -> None:
     run.step("start a second instance, of another pod")
     run.plugin.pod_uid = POD_UIDS[1]
     run.launch()
+    # Not ``wait_registered``, which raises Failed: drivers need not support a second instance.
     took = run.until(
         lambda: run.plugin.has_exited or run.driver in run.registered_names(since),
         run.limits.start_seconds,
@@ -305,9 +312,11 @@ def _damage_checkpoint(run: DriverRun) -> list[str]:
     """Cut all files in the driver's directory in half, and return their names. Raises Skipped if
     there are none."""
     directory = run.kubelet.root / "plugins" / run.driver
+    # Without sockets, which are not regular files, and without files that have nothing to lose.
     files = [each for each in directory.rglob("*") if each.is_file() and each.stat().st_size]
     if not files:
         raise Skipped("the driver has no files in its directory")
+    # A file that was written just before a power failure can lose its end.
     for each in files:
         content = each.read_bytes()
         each.write_bytes(content[: len(content) // 2])
@@ -326,6 +335,7 @@ def dk12(run: DriverRun) -> None:
     run.cdi.remove_files([run.stage.cdi_dir])
     for each in run.registration_sockets():
         each.unlink()
+    # With the same boot ID, a driver may rightly assume that its CDI files still exist.
     run.stage.new_boot_id()
     run.start_kubelet()
     _restart(run, "a reboot")

@@ -19,6 +19,7 @@ def ds01(run: DriverRun) -> str:
     if not run.slices():
         if rejected := run.rejected(_SLICES):
             raise Failed(f"the API server rejected every ResourceSlice: {rejected[-1]}")
+        # Not a failure: this machine may lack the driver's hardware.
         raise Warned("no ResourceSlice: correct only on a node without devices")
     if problem := run.incomplete():
         raise Failed(problem)
@@ -90,6 +91,7 @@ def ds05(run: DriverRun) -> str:
     run.plugin.stop(run.process)
     run.relaunch("the driver's restart")
     run.wait_slices("the driver's restart")
+    # The slices of the earlier instance are complete, too. The new one may still change them.
     run.settle()
     _check_same(run, before, "the driver's restart")
     if len(run.slices()) != count:
@@ -107,6 +109,7 @@ def ds06(run: DriverRun) -> str:
     since = run.kubelet.mark()
     run.launch()
     run.wait_registered(since, run.limits.start_seconds, "its start")
+    # The number is unknown if the suite has not run the driver before. Then expect devices.
     if not run.stage.device_counts.get(run.driver, 1):
         raise Skipped("the driver publishes no devices")
     return f"{run.wait_slices('two responses with 409'):.1f} s"
@@ -118,6 +121,7 @@ def ds07(run: DriverRun) -> str:
     _need_slices(run)
     run.step("stop the API server")
     run.api.stop()
+    # No watch is open, so the driver gets no event for the deletions.
     run.delete_slices()
     # A watch from before the deletions gets 410.
     run.api.forget_changes()
@@ -153,6 +157,7 @@ def ds08(run: DriverRun) -> str:
 
 @driver_check
 def ds09(run: DriverRun) -> str:
+    # The versions of an API server are fixed when it is created, so the stage gets a new one.
     run.api.stop()
     run.step("serve resource.k8s.io only in v1beta1")
     run.stage.serve_api(hidden=("resource.k8s.io/v1", "resource.k8s.io/v1beta2"))
@@ -197,6 +202,7 @@ def ds12(run: DriverRun) -> str:
     pool, name = before[-1]
     run.hook("break-device", name)
     took = run.until(lambda: _has_changed(run, pool, name), run.limits.refresh_seconds)
+    # Before the verdict, because later checks on this stage need the device.
     run.hook("recover-device", name)
     run.until(
         lambda: (pool, name) in run.devices() and not run.incomplete(), run.limits.refresh_seconds
@@ -214,6 +220,7 @@ def ds12(run: DriverRun) -> str:
 
 def _has_changed(run: DriverRun, pool: str, name: str) -> bool:
     """True if the complete slices lack a device, or taint it."""
+    # During an update, an incomplete pool may lack the device for a moment.
     return not run.incomplete() and not any(
         device["name"] == name and not device.get("taints")
         for each in run.slices()
