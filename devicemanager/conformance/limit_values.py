@@ -18,8 +18,8 @@ T = TypeVar("T", bound=attrs.AttrsInstance)
 
 
 def limit(default: float, least: int = 0) -> Any:
-    """Return an attrs field for a number of at least ``least``. If ``default`` is an int, the field accepts
-    only whole numbers."""
+    """Return an attrs field for a number of at least ``least``. If ``default`` is an int, the
+    field accepts only whole numbers."""
     return attrs.field(default=default, validator=_check_number, metadata={_LEAST: least})
 
 

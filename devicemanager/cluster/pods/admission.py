@@ -42,8 +42,8 @@ from devicemanager.objects.status.times import seconds_of
 __all__ = ["AdmitHandler", "PodAdmission"]
 
 AdmitHandler = Callable[[Pod, JsonObject], Rejected | None]
-"""Function that is called with a pod and its object before the kubelet allocates devices. It returns a rejection, or
-None to admit the pod (``lifecycle.PodAdmitHandler``)."""
+"""Function that is called with a pod and its object before the kubelet allocates devices.
+It returns a rejection, or None to admit the pod (``lifecycle.PodAdmitHandler``)."""
 
 
 class PodAdmission:
