@@ -151,9 +151,11 @@ def _apply(root: dict[str, Any], step: Mapping[str, Any]) -> None:
             raise PatchError(f"unknown operation {other!r}")
 
 
-def _parent(root: dict[str, Any], path: str) -> tuple[Any, Any]:
+def _parent(root: dict[str, Any], path: Any) -> tuple[Any, Any]:
     """Return the object or list that contains the last part of a path, and its key or index
     there."""
+    if not isinstance(path, str):
+        raise TypeError(f"path {path!r} is not a string")
     *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
     at: Any = root
     for part in parents:

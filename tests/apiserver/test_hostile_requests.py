@@ -202,6 +202,7 @@ CHECKED = {
         "spec.terminationGracePeriodSeconds": (
             "PodSpec.spec.terminationGracePeriodSeconds of type int64"
         ),
+        "spec.priority": "PodSpec.spec.priority of type int32",
         "spec.containers": "PodSpec.spec.containers of type []v1.Container",
         "spec.initContainers": "PodSpec.spec.initContainers of type []v1.Container",
         "spec.tolerations": "PodSpec.spec.tolerations of type []v1.Toleration",

@@ -183,6 +183,10 @@ def test_step_of_a_json_patch(step, found):
         ({"op": "add", "path": "/l/x", "value": 5}, "invalid literal for int()"),
         ({"op": "add", "path": "/l"}, "'value'"),
         ({"path": "/l"}, "'op'"),
+        ({"op": "remove", "path": 1}, "path 1 is not a string"),
+        ({"op": "add", "path": None, "value": 5}, "path None is not a string"),
+        ({"op": "copy", "from": ["a"], "path": "/c"}, "path ['a'] is not a string"),
+        ({"op": "move", "from": {}, "path": "/c"}, "path {} is not a string"),
         ({"op": "add", "path": "/a/b/c", "value": 5}, "'int' object"),
     ],
 )

@@ -227,6 +227,31 @@ def test_node_under_pressure_rejects_pods(world: World) -> None:
     assert world.status("next")["phase"] == "Running"
 
 
+MEMORY_TAINT = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("pressures", "spec", "phase"),
+    [
+        ([Pressure.MEMORY], {"tolerations": [MEMORY_TAINT]}, "Running"),
+        ([Pressure.MEMORY], {"tolerations": [{"operator": "Exists"}]}, "Running"),
+        ([Pressure.MEMORY], {"tolerations": [{**MEMORY_TAINT, "effect": "NoExecute"}]}, "Failed"),
+        ([Pressure.MEMORY], {"tolerations": [{**MEMORY_TAINT, "key": "x"}]}, "Failed"),
+        ([Pressure.MEMORY, Pressure.PID], {"tolerations": [MEMORY_TAINT]}, "Failed"),
+        ([Pressure.DISK], {"tolerations": [MEMORY_TAINT]}, "Failed"),
+        ([Pressure.MEMORY, Pressure.DISK], {"priority": 2_000_000_000}, "Running"),
+        ([Pressure.MEMORY], {"priority": 1_999_999_999}, "Failed"),
+    ],
+)
+def test_pods_that_a_node_under_pressure_admits(
+    world: World, pressures: list[Pressure], spec: dict[str, Any], phase: str
+) -> None:
+    """``evictionManager.Admit``, v1.37."""
+    world.join().pressure(pressures)
+    world.run("p", **spec)
+    assert world.status("p")["phase"] == phase
+
+
 def test_evict_fails_the_pod(world: World) -> None:
     node = world.join()
     uid = world.run("train")
