@@ -19,7 +19,7 @@ _MOST_PIECES: Final = os.sysconf("SC_IOV_MAX")
 
 
 class Durability(enum.StrEnum):
-    """Events that a completed write survives, such as a killed process or a power failure.
+    """Choice of the events that a completed write survives: a killed process, or a power failure.
 
     Every write replaces the file with a rename, so readers see either the old or the new contents.
     """

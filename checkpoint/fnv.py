@@ -52,7 +52,7 @@ _SEEDS: Final = _seeds()
 
 
 def fnv1a_32(text: bytes) -> int:
-    """Return the 32-bit FNV-1a hash of ``text``."""
+    """Return the 32-bit FNV-1a hash of the bytes ``text``."""
     return extend(OFFSET_BASIS, text)
 
 
@@ -88,8 +88,8 @@ def step(state: int, byte: int) -> int:
 
 
 class Effect:
-    """Effect of one text on hash states: :meth:`on` returns the hash state after the text. States
-    with the same low byte share a cached value, so the text is hashed at most 256 times."""
+    """Effect of one text on hash states: :meth:`on` returns the hash state after the text. It caches
+    one number for each low byte of a state, so the text is hashed at most 256 times."""
 
     __slots__ = ("_constants", "_mask", "_parts", "_power")
 

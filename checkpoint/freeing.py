@@ -73,7 +73,7 @@ class Freeing:
                 return
 
     def close(self) -> None:
-        """Stop the thread after it has freed all files passed to ``free``, and wait for this.
+        """Free all files passed to ``free``, then stop the thread. Returns when it has stopped.
 
         The object can be used again: the next ``free`` starts a new thread.
         """

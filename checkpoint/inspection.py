@@ -200,8 +200,8 @@ class Salvage:
 
 
 def salvage(text: str, start: int) -> Salvage:
-    """Search a damaged text for entries and resources from position ``start`` on. Raises
-    nothing."""
+    """Return the entries and resources found in a damaged text at or after position ``start``.
+    Raises nothing."""
     reader = _Reader(text, start)
     entries = tuple(reader.entries())
     lost = tuple(reader.lost())

@@ -99,8 +99,8 @@ _ENTRY: Final = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocR
 
 
 def read_entry(value: Value, index: int, *, v1: bool = False) -> PodDevicesEntry:
-    """Parse element number ``index`` of PodDeviceEntries. If ``v1`` is true, the entry's devices
-    are a list without NUMA nodes. Raises Problem for an invalid element."""
+    """Return the entry in ``value``, element ``index`` of PodDeviceEntries. If ``v1`` is true, its
+    devices are a list without NUMA nodes. Raises Problem if the element is invalid."""
     where = f"Data.PodDeviceEntries[{index}]"
     fields = read_fields(value, where, _ENTRY)
     return PodDevicesEntry(

@@ -42,7 +42,7 @@ class Repair:
     """Contents of the repaired file, which a kubelet loads; the original contents if no repair was
     needed."""
     checkpoint: Checkpoint
-    """Parsed form of ``data``."""
+    """The entries and resources in ``data``."""
     problems: tuple[str, ...] = ()
     """Reasons for which a kubelet would reject the original file, one line each."""
     dropped: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ def repair(data: bytes) -> Repair:
     checksum. Raises nothing.
 
     If two entries have the same pod, container and resource, only the later one is kept. A kubelet
-    that loads a file with both entries also uses the later one.
+    also uses the later one.
     """
     found = inspect(data)
     # A rejected file is of one of three kinds: it has the format of old kubelets; or its contents

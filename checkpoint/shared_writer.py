@@ -72,7 +72,7 @@ class Writer:
         written: Callable[[], None] = lambda: None,
     ) -> None:
         """``render`` returns the contents to write. ``written`` is called after each successful
-        write; other writes do not wait for it."""
+        write. It does not delay other writes."""
         self._store = store
         self._render = render
         self._written = written
@@ -85,7 +85,7 @@ class Writer:
         """Wait for the write in progress, and allow no new write. A call of ``flush`` that needs a
         new write raises CheckpointWriteError.
 
-        A kubelet calls this when it stops: the file then belongs to the next kubelet.
+        A mock kubelet calls this when it stops, because only the next kubelet may write then.
         """
         # Set before waiting for the lock: callers that already wait must not write any more.
         self._closed = True

@@ -53,7 +53,7 @@ def join(parts: Sequence[Rendered]) -> Rendered:
 
 
 def render_entry(entry: PodDevicesEntry) -> Rendered:
-    """Render an element of PodDeviceEntries.
+    """Return the rendered element of PodDeviceEntries for ``entry``.
 
     Raises UnicodeEncodeError if a string in ``entry`` contains a lone surrogate. Strings from
     protobuf or from this package's JSON parser contain no lone surrogates.
@@ -74,14 +74,14 @@ def render_entry(entry: PodDevicesEntry) -> Rendered:
 
 
 def render_resource(name: str, ids: Sequence[str] | None) -> Rendered:
-    """Render an element of RegisteredDevices: a resource name and its device IDs."""
+    """Return the rendered element of RegisteredDevices for one resource and its device IDs."""
     json, hashed = _strings(ids)
     return Rendered(f"{quote(name)}:{json}".encode(), f"{name}:{hashed}".encode())
 
 
 def render_registered(resources: Sequence[Rendered] | None) -> Rendered:
-    """Render the field RegisteredDevices, which follows the entries. ``resources`` are the rendered
-    elements of this field, sorted by name."""
+    """Return the rendered field RegisteredDevices. ``resources`` are the rendered elements of this
+    field, sorted by name."""
     if resources is None:
         json, hashed = b"null", b"<nil>"
     else:

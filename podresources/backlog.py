@@ -42,9 +42,12 @@ class Backlog:
 
     gRPC accepts every response and stores it until the client has read it. Clients that never read
     would fill the memory. If a new response does not fit, the oldest stored responses must make
-    room. If one of these old responses has been stored for less than ``patience`` seconds, the new
-    response is rejected. Otherwise, clients that do not read are disconnected. If this does not
-    make enough room, the oldest calls are cancelled until the new response fits.
+    room:
+
+    1. If one of them has been stored for less than ``patience`` seconds, the new response is
+       rejected.
+    2. Otherwise, clients that do not read their responses are disconnected.
+    3. If the new response still does not fit, the calls of the oldest responses are cancelled.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class Backlog:
         # Held while clients are disconnected.
         self._disconnecting = threading.Lock()
         self.disconnect: Callable[[], object] = _nothing
-        """Function that disconnects the clients that do not read. It may block."""
+        """Function that disconnects clients that do not read their responses. It may block."""
 
     @property
     def size(self) -> int:

@@ -59,7 +59,7 @@ class PodResourcesClient:
         return self._ask(v1_grpc.GET_ALLOCATABLE_RESOURCES, b"", decode)
 
     def get(self, name: str, namespace: str = "default") -> Pod:
-        """Return the pod with this name.
+        """Return the pod with this name and namespace.
 
         Raises MethodUnavailable for a kubelet before v1.27, or if the feature gate of Get is off.
         Raises PodNotFound for an unknown pod.

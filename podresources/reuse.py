@@ -12,10 +12,11 @@ U = TypeVar("U")
 
 
 class Reuse(Generic[T]):
-    """Comparison of an old and a new sequence. It keeps values computed from unchanged elements.
+    """Comparison of an old and a new sequence. It reuses values that were computed from the old
+    sequence.
 
-    One comparison can update several lists of values. Each list has one value per element of the
-    old sequence. The comparison is fast if few elements differ: common leading and trailing
+    :meth:`values` can be called for several lists of values. Each list has one value per element of
+    the old sequence. The comparison is fast if few elements differ: common leading and trailing
     elements are found and copied without a loop in Python.
     """
 

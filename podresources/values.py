@@ -99,8 +99,8 @@ class Pod:
 
 @attrs.frozen
 class Allocatable:
-    """Resources that the node can allocate, including those in use: healthy devices, exclusive CPUs
-    and memory."""
+    """Resources that the node can allocate, including those in use. They are healthy devices, CPUs
+    for exclusive use, and memory."""
 
     devices: tuple[ContainerDevices, ...] = ()
     cpu_ids: tuple[int, ...] = ()

@@ -12,7 +12,7 @@ from checkpoint.dra.model import ClaimLike
 
 
 class FindingKind(StrEnum):
-    """Kind of an inconsistency."""
+    """Kinds of inconsistent claims in a state file."""
 
     SHARED_DEVICE = "shared-device"
     """Two claims use the same device or the same share of a device. This is valid only for claims

@@ -62,7 +62,7 @@ class Inspection:
 
 
 def inspect(data: bytes) -> Inspection:
-    """Read as much of ``data`` as possible. Raises nothing."""
+    """Return the readable contents of the state file ``data``, and its problems. Raises nothing."""
     problems: list[str] = []
     inner, found = _inner(data, problems)
     share_ids = _SHARES in inner or '"PoolName"' not in inner

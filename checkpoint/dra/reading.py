@@ -57,8 +57,8 @@ def read_file(value: Value) -> tuple[str, int | None]:
 
 
 def as_in_kubelet(checksum: int | None) -> int:
-    """Return the checksum that a kubelet verifies: ``checksum``, or its preset value if the file
-    has none."""
+    """Return the checksum that a kubelet verifies: ``checksum``, or the checksum of an empty list
+    of claims if ``checksum`` is None."""
     return NULL_CHECKSUM if checksum is None else checksum
 
 
@@ -67,7 +67,8 @@ def _is_old(value: Value) -> bool:
 
 
 def read_data(text: str) -> State:
-    """Parse the text in ``Data``. Raises Problem for an invalid text."""
+    """Return the claims in ``text``, the value of the field ``Data``. Raises Problem if the text is
+    invalid."""
     claims = read_claims(text)
     if claims is None:
         return State()
@@ -93,7 +94,8 @@ _CLAIM: Final = ("ClaimUID", "ClaimName", "Namespace", "PodUIDs", "DriverState")
 
 
 def read_claim(value: Value, number: int) -> ClaimState:
-    """Parse element ``number`` of ClaimInfoStateList. Raises Problem for an invalid element."""
+    """Return the claim in ``value``, element ``number`` of ClaimInfoStateList. Raises Problem if
+    the element is invalid."""
     where = f"ClaimInfoStateList[{number}]"
     fields = read_fields(value, where, _CLAIM)
     pods = _map(fields.get("PodUIDs"), f"{where}.PodUIDs")

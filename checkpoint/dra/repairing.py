@@ -36,7 +36,7 @@ class Repair:
     """Contents of a file that a kubelet loads. They are the original contents if no repair was
     needed."""
     state: State
-    """Parsed form of ``data``."""
+    """The claims in ``data``."""
     problems: tuple[str, ...] = ()
     """Reasons for which a kubelet would reject the original file, one line each."""
     dropped: tuple[str, ...] = ()
@@ -51,11 +51,11 @@ class Repair:
 
 
 def repair(data: bytes) -> Repair:
-    """Keep the readable claims of ``data`` and recompute the checksum. Raises nothing.
+    """Return the repaired form of the state file ``data``: its readable claims with a new
+    checksum. Raises nothing.
 
     The file keeps its format: with share IDs, or without them as before v1.35. If two claims have
-    the same namespace and name, only the later one is kept. A kubelet that loads a file with both
-    claims also uses the later one.
+    the same namespace and name, only the later one is kept. A kubelet also uses the later one.
     """
     found = inspect(data)
     dropped = list(found.lost)

@@ -1,4 +1,4 @@
-"""The file ``dra_manager_state`` in the kubelet's root directory."""
+"""Read and write ``dra_manager_state``, a file in the kubelet's root directory."""
 
 from __future__ import annotations
 

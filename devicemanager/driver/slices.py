@@ -90,6 +90,7 @@ def tainted(driver: str, name: str, pool: Pool, unhealthy: Container[tuple[str, 
 
 def without_taint(driver: str, spec: Spec) -> Spec:
     """Return a spec in which no device has the driver's taint for unhealthy devices."""
+    # Only the key, because the API server adds a time to the stored taint.
     key = unhealthy_taint(driver).key
 
     def without(device: dict[str, Any]) -> dict[str, Any]:
@@ -223,7 +224,7 @@ def plan(
     """
     # Pools of both sides: a new pool has no slices yet, and an old pool is no longer wanted.
     by_pool: dict[str, list[Slice]] = {name: [] for name in wanted}
-    # Sorted, so that the same slices lead to the same changes in any order.
+    # Sorted, because callers can pass the same slices in any order.
     for slice_ in sorted(existing, key=lambda each: str(each["metadata"]["name"])):
         by_pool.setdefault(slice_["spec"]["pool"]["name"], []).append(slice_)
     changes = Changes()

@@ -76,7 +76,9 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
         pluginregistration_v1_grpc.add_RegistrationServicer_to_server(self, server)
 
     def _serve(self, name: str, path: Path, add: AddServices) -> None:
+        # The mode that the kubelet gives its own directories for plugins.
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        # Daemon threads, because a call that hangs must not keep the process alive.
         pool = DaemonThreadPoolExecutor(_WORKERS, f"driver-{path.name}")
         server = grpc.server(pool.for_grpc(), options=SERVER_OPTIONS)
         add(server)
@@ -92,7 +94,7 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
         # Stop the registration socket first, so that the kubelet makes no further calls.
         for socket in reversed(served.values()):
             if not leave_sockets:
-                # The file disappears before the server stops, so that no client connects to a dead socket.
+                # Before the server stops, so that no client connects to a dead socket.
                 socket.hide()
             socket.close(0 if leave_sockets else grace).wait()
 
@@ -131,7 +133,7 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
             )
 
     def GetInfo(self, request: pr.InfoRequest, context: grpc.ServicerContext) -> pr.PluginInfo:
-        # The kubelet's plugin watcher repeats a failed GetInfo, so the driver can become ready later.
+        # The kubelet's plugin watcher repeats a failed GetInfo, so a driver can get ready later.
         if not self._ready():
             context.abort(grpc.StatusCode.UNAVAILABLE, "the driver is not ready yet")
         return pr.PluginInfo(
@@ -145,6 +147,7 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
         self, request: pr.RegistrationStatus, context: grpc.ServicerContext
     ) -> pr.RegistrationStatusResponse:
         with self._changed:
+            # All are kept: after a restart, the kubelet registers the driver again.
             self._statuses.append(request)
             self._changed.notify_all()
         return pr.RegistrationStatusResponse()

@@ -64,12 +64,14 @@ def _device_name(_instance: object, _attribute: object, name: str) -> None:
 
 
 def _check_attributes(device: Device, _attribute: object, values: Mapping[str, Attribute]) -> None:
+    # The API server has one limit for attributes and capacities together.
     if len(values) + len(device.capacity) > _MAX_ATTRIBUTES:
         raise ValueError(
             f"device {device.name}: too many attributes ({len(values)}) and capacities "
             f"({len(device.capacity)}): use at most {_MAX_ATTRIBUTES} together"
         )
     for key, value in values.items():
+        # This includes bool, which is a subclass of int in Python.
         if not isinstance(value, str | int | Version):
             raise ValueError(
                 f"device {device.name}: invalid attribute {key}={value!r}: use a string, an "
@@ -123,6 +125,7 @@ def _devices(devices: Iterable[Device | str]) -> tuple[Device, ...]:
         Device(device) if isinstance(device, str) else device
         for device in several("devices", devices)
     )
+    # The API server checks only single slices, but a pool can have several of them.
     names = [device.name for device in found]
     if len(set(names)) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
@@ -216,7 +219,8 @@ class PreparedDevice:
     device: AllocatedDevice
     settings: ContainerSettings = attrs.field(factory=ContainerSettings, validator=_only_cdi)
     edits: Mapping[str, Any] = attrs.field(factory=dict, kw_only=True)
-    """Fields of ``containerEdits`` in the CDI file, in addition to ``settings``, such as ``hooks``."""
+    """Fields of ``containerEdits`` in the CDI file, such as ``hooks``, in addition to
+    ``settings``."""
     metadata: Mapping[str, Attribute] | None = attrs.field(default=None, kw_only=True)
     """Attributes for the device's metadata file. If None, the file has the attributes that the
     driver has published."""

@@ -26,8 +26,8 @@ class InjectionPoint(StrEnum):
     """A Register call was received and is not checked yet. Module: ``registration.server``."""
     REGISTERED = "registered"
     """A plugin was registered. Its ListAndWatch stream is not open yet, and the response to
-    Register was not sent yet. Only faults that act on the kubelet as a
-    whole, such as a restart, fire here. Module: ``registration.registrar``."""
+    Register was not sent yet. Only faults that act on the kubelet as a whole, such as a restart,
+    fire here. Module: ``registration.registrar``."""
     NOTIFICATION = "notification"
     """The plugin watcher has found a plugin and called GetInfo. The registration and the call of
     NotifyRegistrationStatus follow. Module: ``registration.watcher``."""

@@ -29,6 +29,7 @@ def chaos(seed: int) -> tuple[Fault, ...]:
     """
     # A text as seed, so that other uses of the same number do not draw the same values.
     source = random.Random(f"chaos/{seed}")
+    # Sorted, so that the order of the table's rows does not change the faults of a seed.
     names = sorted(kind.name for kind in KINDS.values() if kind.chaos is not None)
     chosen = source.sample(names, source.randint(_FEWEST, _MOST))
     return tuple(_choose(KINDS[name], source) for name in chosen)

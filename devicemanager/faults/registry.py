@@ -185,7 +185,7 @@ class FaultRegistry:
             for entry in entries:
                 if entry.concerns(context) and entry.fires(context, self.seed):
                     firing.append(entry)
-            # A fault that has fired for the last time leaves ``armed``, so later calls skip the lock.
+            # A fault that has fired for the last time leaves ``armed``, which callers read first.
             if firing:
                 self._rearm()
         # Outside the lock: event callbacks can set and clear faults.

@@ -62,6 +62,7 @@ def read_fleet(data: bytes, source: str = "fleet") -> Fleet:
     files = unpack(data, source, FORM)
     index = _decoded(files, FORM.index, source, dict)
     if index.get("schema") != SCHEMA:
+        # Cut, because an unknown file can contain a text of any length.
         raise FleetError(
             f"{source}: unknown schema {str(index.get('schema'))[:80]!r}: this version of "
             f"devicemanager reads {SCHEMA}; use the version that wrote the file"

@@ -67,8 +67,8 @@ def _collect(api: ApiClient, snapshots: Mapping[str, Snapshot]) -> Fleet:
 
 
 def _read(api: ApiClient, kind: Kind) -> tuple[str, tuple[Object, ...], str, bool]:
-    """LIST the objects of a kind. Return the path of the request, the objects, the error (empty if
-    there is none), and True if the server does not have the kind."""
+    """LIST the objects of a kind. Return the path of the request, the objects, the error (empty
+    on success), and True if the server does not have the kind."""
     path = ""
     for version in (kind.api_version, *kind.others):
         path = f"/{'apis' if '/' in version else 'api'}/{version}/{kind.plural}"

@@ -22,6 +22,7 @@ SIZES = (1, 2, 4, 8)
 """Pod sizes for ``Usage.fits``. The size of a pod is the number of devices that it requests."""
 _ALIGNING = ("restricted", "single-numa-node")
 """Policies of the Topology Manager that reject pods."""
+# Reasons of pods whose devices the kubelet could not allocate or not align.
 _ADMISSION = ("UnexpectedAdmissionError", "TopologyAffinityError")
 
 
@@ -44,8 +45,8 @@ class Usage:
 
     @property
     def lost_to_alignment(self) -> tuple[int, ...]:
-        """Numbers of pods that would fit in addition to ``fits`` without NUMA alignment: one number
-        for each pod size (number of devices) in ``SIZES``."""
+        """Numbers of further pods that would fit if NUMA alignment were ignored, minus ``fits``:
+        one number for each pod size (number of devices) in ``SIZES``."""
         return tuple(self.free // size - fit for size, fit in zip(SIZES, self.fits, strict=True))
 
 
@@ -98,6 +99,7 @@ def _rank(finding: NodeFinding) -> int:
 
 
 def _from_api(node: FleetNode) -> Iterator[Usage]:
+    # The kubelet reports healthy devices as allocatable, and all devices as capacity.
     healthy = devices_of(node, "allocatable")
     allocated = requested(device_pods(node))
     for name, capacity in sorted(devices_of(node, "capacity").items()):
@@ -112,6 +114,7 @@ def _from_snapshot(kubelet: KubeletOfNode) -> Iterator[Usage]:
     allocated: dict[str, set[str]] = {}
     for entry in kubelet.node.saved.entries or ():
         held = allocated.setdefault(entry.resource_name, set())
+        # Each container has an entry of its own. Go writes null for an empty list.
         held.update(*((ids or ()) for ids in (entry.device_ids or {}).values()))
     is_aligned = kubelet.node.aligned.policy in _ALIGNING
     for resource, devices in sorted(kubelet.node.inventory().items()):
@@ -144,6 +147,7 @@ def _problems(node: FleetNode) -> Iterator[NodeFinding]:
             text = f"unhealthy devices of {name}: {missing} of {capacity}"
             yield NodeFinding(Severity.WARNING, "devices-unhealthy", text)
     for name, count in requested(device_pods(node)).items():
+        # Devices can become unhealthy while pods use them, and running pods keep their devices.
         if count > healthy.get(name, 0):
             devices = counted(count, "device")
             text = f"pods request {devices} of {name}; healthy: {healthy.get(name, 0)}"

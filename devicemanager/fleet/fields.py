@@ -19,7 +19,7 @@ __all__ = ["KINDS", "kept", "problem"]
 
 @attrs.frozen
 class Whole:
-    """Description of a value that a fleet stores completely. ``is_valid`` checks the value's type."""
+    """Description of a value that a fleet stores completely. ``is_valid`` checks its type."""
 
     expected: str
     is_valid: Callable[[Any], bool]
@@ -128,8 +128,8 @@ KINDS: Mapping[str, Mapping[str, Fields]] = {
 
 
 def kept(value: Any, fields: Fields) -> Any:
-    """Return ``value`` with only the fields that ``fields`` describes. Fields that are None are left
-    out."""
+    """Return ``value`` with only the fields that ``fields`` describes. Fields with the value None
+    are left out."""
     if isinstance(fields, Whole):
         return value
     if isinstance(fields, Mapping):
@@ -146,13 +146,14 @@ def kept(value: Any, fields: Fields) -> Any:
 
 
 def problem(value: Any, fields: Fields, at: str = "") -> str:
-    """Return an error text for the first field of ``value`` that has a wrong type; empty if all types
+    """Return an error text for the first field of ``value`` with a wrong type; empty if all types
     are right."""
     if isinstance(fields, Whole):
         return "" if fields.is_valid(value) else f"{at}: expected {fields.expected}"
     if isinstance(fields, Mapping):
         if not isinstance(value, dict):
             return f"{at}: expected an object"
+        # In the API, null means the same as a missing field.
         found = (
             problem(value[name], below, f"{at}.{name}" if at else name)
             for name, below in fields.items()

@@ -53,6 +53,7 @@ class Candidate:
         Raises FleetError for an invalid pod, for an unknown template, and for a claim that is not
         from a template.
         """
+        # A manifest in a file can lack both fields: the API server sets them at creation.
         metadata = {"namespace": "default", "uid": "fits", **(pod.get("metadata") or {})}
         pod = {**pod, "metadata": metadata}
         try:
@@ -113,6 +114,7 @@ def fit(
 def _fit_on(node: FleetNode, *, candidate: Candidate, replicas: int) -> NodeFit:
     if reason := _excluded(node.object, candidate.object):
         return NodeFit(node.name, 0, reason)
+    # After the checks above, because a kubelet with all pods takes much longer to create.
     kubelet = KubeletOfNode.of(node).kubelet_with_pods()
     claims = _Claims(candidate, Node.of(node.object))
     for number in range(replicas):
@@ -252,4 +254,5 @@ def reasons(fits: Sequence[NodeFit]) -> dict[str, int]:
     for each in fits:
         if not each.pods:
             found[each.reason] = found.get(each.reason, 0) + 1
+    # The sort is stable: equally frequent reasons keep the order of the nodes.
     return dict(sorted(found.items(), key=lambda item: -item[1]))

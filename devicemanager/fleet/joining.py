@@ -121,6 +121,7 @@ def create_objects(api: ApiClient, fleet: Fleet, warn: Callable[[str], None]) ->
     objects are not changed. Claims are not allocated: the scheduler allocates them again. ``warn``
     is called with one line for each object that the server rejects.
     """
+    # A pod that has terminated would run again if it were created.
     pods = [pod for node in fleet.nodes for pod in node.running]
     for name in sorted({pod["metadata"]["namespace"] for pod in pods}):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

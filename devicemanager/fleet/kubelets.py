@@ -55,6 +55,7 @@ class KubeletOfNode:
         plan = Plan(self.node, (), (), lost_checkpoint=None)
         try:
             present = Configure(kubelet_version=self.version)
+            # The changes come last, because they replace the settings of the node.
             base = plan.settings(present if changes is None else present.then(changes))
         except KubeletFails as error:
             raise FleetError(f"{self.fleet_node.name}: {error}") from None
@@ -80,6 +81,7 @@ class KubeletOfNode:
         """
         kubelet = self.kubelet(self.settings(native_amounts(self.fleet_node)))
         for pod in self.fleet_node.running:
+            # Not ``admit``: these pods already hold devices of the checkpoint.
             kubelet.restore(parsed(pod))
         return kubelet
 
@@ -89,7 +91,8 @@ class KubeletOfNode:
         Each pod requests ``size`` devices of the resource and nothing else.
         """
         kubelet = self.kubelet(self.settings())
-        # Admitted one by one: with alignment, the number of free devices does not tell how many fit.
+        # Admitted one by one: with alignment, the number of free devices does not show how many
+        # pods fit.
         copies = _copies(resource, size, most)
         return next((n for n, pod in enumerate(copies) if not kubelet.admit(pod).admitted), most)
 

@@ -16,7 +16,7 @@ from devicemanager.snapshot.model import Part
 __all__ = ["Fleet", "FleetError", "FleetNode", "Object"]
 
 Object: TypeAlias = Mapping[str, Any]
-"""API object, such as a Pod, as JSON. Fields that the module ``fields`` does not list are dropped."""
+"""API object, such as a Pod, as JSON, with only the fields that the module ``fields`` lists."""
 
 _VERSION = re.compile(r"v?1\.\d+(\.\d+)?")
 _ENDED = ("Succeeded", "Failed")

@@ -69,6 +69,7 @@ def _rehearse_on(
     try:
         result = rehearse(
             snapshot_of(node),
+            # The node's version comes first, so that the steps begin with the kubelet that runs.
             (*_present(node, steps), *steps),
             repeat=repeat,
             seed=seed,

@@ -92,6 +92,7 @@ def _sums(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
 def room_rows(nodes: Sequence[NodeUsage]) -> Iterator[tuple[str, ...]]:
     """Yield one table row for each resource, with the columns of ``ROOM_HEADER``."""
     for each in totals(nodes):
+        # A share of the healthy devices, because no pod gets an unhealthy one.
         used = f"{100 * each.allocated / each.healthy:.0f}%" if each.healthy else "-"
         counts = (each.nodes, each.capacity, each.healthy, each.allocated)
         yield each.resource, *map(str, counts), used, *map(str, each.fits)
@@ -107,6 +108,8 @@ def splits(nodes: Sequence[NodeUsage], fleet: Fleet) -> Iterator[str]:
                 names = _some([node.name for node in nodes if _loses(node, each.resource, size)])
                 more = _more(lost, size, each.resource)
                 yield f"without NUMA alignment, {more} would fit: on {names}"
+            # The line above has the cost of alignment. The rest is lost because several nodes
+            # share the free devices.
             if most - fit - lost > 0:
                 more = _more(most - fit - lost, size, each.resource)
                 yield f"if all free devices were on one node, {more} would fit"
@@ -135,6 +138,8 @@ def _mig(nodes: Sequence[NodeUsage]) -> Iterator[str]:
     """Yield a line for each MIG profile that has free devices while no whole device is free."""
     every = {each.resource: each for each in totals(nodes)}
     for name, each in every.items():
+        # NVIDIA's device plugin uses such names with the MIG strategy mixed, for example
+        # nvidia.com/mig-1g.5gb.
         domain, _, local = name.rpartition("/")
         whole = every.get(f"{domain}/gpu")
         if local.startswith("mig-") and each.fits[0] and whole is not None and not whole.fits[0]:
@@ -173,6 +178,7 @@ def pools(fleet: Fleet) -> list[Pool]:
 def _results(claim: Object) -> list[Object]:
     allocation = claim["status"].get("allocation") or {}
     results: list[Object] = (allocation.get("devices") or {}).get("results") or []
+    # A device that is allocated with admin access stays free for other claims.
     return [each for each in results if not each.get("adminAccess")]
 
 
@@ -189,6 +195,8 @@ def _pool(
         for set_ in spec.get("sharedCounters") or ():
             left.update(_counters({**set_, "counterSet": set_["name"]}))
     for each in taken:
+        # Unlike the operator -, this keeps negative amounts: more can be in use than the newest
+        # slices offer.
         left.subtract(_needs(each))
     blocked = sum(
         any(amount > left[key] for key, amount in _needs(each).items())
@@ -226,6 +234,7 @@ def assumptions(fleet: Fleet, made: int) -> Iterator[str]:
             "requests"
         )
     for part in fleet.parts:
+        # A kind that the server does not serve has no objects that could be missing.
         if part.problem is not None and not part.absent:
             yield f"{part.source} is not in the archive: {part.problem}"
 
@@ -266,6 +275,7 @@ def fit_data(fits: Sequence[NodeFit], replicas: int) -> dict[str, Any]:
     """Convert the result of ``fit`` to JSON data (docs/json.md)."""
     return {
         "replicas": replicas,
+        # Every node was tried with all copies, so the sum can exceed the number of copies.
         "pods": min(sum(each.pods for each in fits), replicas),
         "nodes": [attrs.asdict(each) for each in fits],
     }

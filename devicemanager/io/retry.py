@@ -60,5 +60,6 @@ def retry(
         stop=given_up,
         sleep=pause,
         before_sleep=before_sleep,
+        # Otherwise tenacity would raise its own RetryError instead of the last error.
         reraise=True,
     )(call)

@@ -52,7 +52,7 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """Return an error text with the position of the first byte that is not UTF-8, counted from 0."""
+    """Return an error text with the position of the first invalid byte, counted from 0."""
     return f"not UTF-8 text (byte {error.start})"
 
 

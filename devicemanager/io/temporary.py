@@ -39,6 +39,7 @@ def short_directory(*, in_memory: bool = False) -> Path:
             where = chosen
         if in_memory and where == _DEFAULT and os.access(_MEMORY, os.W_OK | os.X_OK):
             where = _MEMORY
+        # The prefix is short, because it is part of the path of each socket.
         return Path(tempfile.mkdtemp(prefix="dm-", dir=where)).absolute()
     except OSError as error:
         text = f"cannot make a temporary directory in {where}: {error.strerror}"

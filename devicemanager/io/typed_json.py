@@ -34,14 +34,18 @@ def convert(value: object, kind: type[T], *, strict: bool = True) -> T:
     If ``strict`` is false, text such as ``"8"`` also counts as a number. Raises
     ``msgspec.ValidationError`` if the value cannot be converted.
     """
+    # Builds the description of the type, so that ``msgspec.convert`` does not build it without a
+    # lock.
     _decoder(kind)
     return msgspec.convert(value, kind, strict=strict)
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    # The usual case needs no lock.
     decoder = _decoders.get(kind)
     if decoder is None:
         with _lock:
+            # Another thread may have built the decoder while this thread waited for the lock.
             decoder = _decoders.get(kind)
             if decoder is None:
                 decoder = _decoders[kind] = msgspec.json.Decoder(kind)

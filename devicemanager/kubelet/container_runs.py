@@ -61,6 +61,7 @@ def run_with_options(
     made = bundle_of(options, command, rootfs, cdi)
     done = run(made, backend, capture_output=True, text=True, timeout=timeout)
     notes = "".join(f"{note}\n" for note in made.notes)
+    # The result has the caller's command, without the arguments of the backend that ran it.
     return subprocess.CompletedProcess(
         list(command), done.returncode, done.stdout, f"{notes}{done.stderr}"
     )

@@ -216,6 +216,7 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
         if isinstance(message, bytes):
             columns = device_columns(message)
             return tuple(map(Device, columns.ids, columns.health, columns.numa))
+        # After this, each further call raises StopIteration instead of waiting for the timeout.
         self.close()
         if message is None:
             raise StopIteration

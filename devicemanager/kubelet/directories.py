@@ -77,7 +77,7 @@ class Directories:
 
     @property
     def claims_state_path(self) -> Path:
-        """File with the allocations of ``MockKubelet.claims``, the claims of devmgmtproto.k8s.io."""
+        """File with the allocations of the claims in ``MockKubelet.claims``."""
         return self.root / CLAIMS_STATE_NAME
 
     @property
@@ -172,8 +172,11 @@ class OwnedDirectory:
         """Create the directory (mode 0750) if it is missing, and open it.
 
         ``parent`` is the open parent directory. If it is None, missing parent directories are
-        created, too. Raises StartError for a link, for a directory that is world-writable or belongs to another user,
-        and for a directory in which this process cannot write. The group may have any permissions.
+        created, too.
+
+        Raises StartError for a link, for a directory that is world-writable or belongs to another
+        user, and for a directory in which this process cannot write. The group may have any
+        permissions.
         """
         self.path = path
         name: str = os.fspath(path) if parent is None else path.name

@@ -129,6 +129,7 @@ class Expected:
 
         if step in RPCS:
             return cls.call(rpc=step)
+        # A list, because Python 3.11 raises TypeError for ``in`` with a str and an enumeration.
         if step in list(EventKind):
             return cls.event(step)
         kinds = ", ".join(kind.value for kind in EventKind)
@@ -268,6 +269,7 @@ class Search:
         while (wanted := self.current) is not None:
             # Search from the beginning: an entry with an earlier place may have arrived late.
             for place, entry in self._watch.entries():
+                # Strictly later, so that one event or call does not count for two steps.
                 if (not self._places or place > self._places[-1]) and wanted.matches(entry):
                     break
             else:

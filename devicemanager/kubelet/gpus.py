@@ -51,6 +51,7 @@ def gpu_stats(store: PodStore, devices: Iterable[DeviceStatus]) -> list[GpuStats
     labels = store.node_labels()
     model = labels.get(_PRODUCT, _DEFAULT_MODEL)
     text = labels.get(_MEMORY, "")
+    # A user can set the label to any text, which must not break the metrics.
     memory = int(text) if text.isascii() and text.isdigit() else _DEFAULT_MEMORY
     holders: dict[tuple[str, str], tuple[PodRecord, str] | None] = {}
     with store.lock:

@@ -312,6 +312,7 @@ class MockKubelet:
     @staticmethod
     def _resume(process: KubeletProcess) -> None:
         # The argument is the process that was started: another thread may have stopped it already.
+        # In this order: ``readmit`` calls ``await_sources``, which would undo ``sources_ready``.
         process.workers.readmit()
         process.workers.sources_ready()
 
@@ -473,7 +474,11 @@ class MockKubelet:
         self._pods.update_pod(manifest, generation)
 
     def complete_resize(self, uid: str) -> None:
-        """Internal: complete the in-place resize of a pod."""
+        """Internal: finish a pod's in-place resize. Its containers then have the new resources.
+
+        Containers are restarted if their ``resizePolicy`` requires it. Does nothing if no resize
+        is in progress. Raises RequestError for an unknown UID.
+        """
         self._pods.workers.complete_resize(uid)
 
     def check_static(self, pod: Pod) -> None:
@@ -542,9 +547,10 @@ class MockKubelet:
     def delete(self, uid: str, grace_period: float | None = None) -> None:
         """Delete a pod gracefully: its containers get a grace period in which they can exit.
 
-        A test ends a container with ``exit_container``. After the grace period, the kubelet kills
-        the containers that still run. When no container runs any more, the kubelet removes the pod
-        and frees its devices. From this call on, no container of the pod is started.
+        Containers do not exit by themselves; a test can end them with ``exit_container``. After the
+        grace period, the kubelet kills the containers that still run. When no container runs any
+        more, the kubelet removes the pod and frees its devices. From this call on, no container of
+        the pod is started.
 
         ``grace_period`` is in seconds of the kubelet's clock, at least 1. The default is the pod's
         ``terminationGracePeriodSeconds``. A second call can only shorten the grace period.
@@ -714,7 +720,10 @@ class MockKubelet:
         return self._pods.node_status()
 
     def plugins(self) -> tuple[PluginStatus, ...]:
-        """Return the plugin of each known resource, sorted by resource."""
+        """Return one ``PluginStatus`` for each known resource, sorted by resource.
+
+        It names the plugin that serves the resource, and counts the devices of the resource.
+        """
         return self._pods.plugins()
 
     def inventory(self) -> tuple[DeviceStatus, ...]:
@@ -758,11 +767,12 @@ class MockKubelet:
         """Return a mark of this moment in the history of events and calls.
 
         Take a mark before an action, and pass it as ``since`` to the methods that wait for the
-        consequences. They find a call if it ends after the mark, even if it began before the mark.
-        For example, a Register call can end after the plugin's devices have become allocatable. A
-        mark that a test takes when it sees the devices can therefore come before the end of the
-        Register call, and a wait with this mark finds the call. To exclude such calls from a wait,
-        name the RPC that you expect.
+        consequences.
+
+        These methods also find a call that began before the mark, if it ends after the mark. For
+        example, the devices of a plugin can become allocatable before its Register call ends. If
+        you take a mark between the two, a wait with this mark finds the Register call. To exclude
+        such calls from a wait, name the RPC that you expect.
         """
         return self._waits.mark()
 
@@ -804,9 +814,9 @@ class MockKubelet:
         ``where(event)``. The event's message must contain ``text``; if ``text`` is a pattern, the
         pattern must match the message.
 
-        By default, only events after the start of the wait count. With ``since``, events after this
-        mark count (see ``mark``). With ``after``, events after the event with this number count; 0
-        includes all stored events. ``since`` can be the number of an event, too.
+        By default, only events after the start of the wait count. ``since`` is an earlier mark (see
+        ``mark``) or the number of an event: the wait then includes all later events. ``after`` is
+        the number of an event, too; 0 includes all stored events.
 
         Raises WaitTimeout after ``timeout`` seconds, with a report of what happened, and
         RequestError for an unknown kind.
@@ -936,6 +946,7 @@ class MockKubelet:
         ResourceSlices."""
         from devicemanager.core.dra.report import DraStatus
 
+        # ``used``: a report does not load DRA on a kubelet whose pods cannot have ResourceClaims.
         manager = self._life.serving().dra.used()
         return DraStatus() if manager is None else manager.status(self._pods.dra_pods())
 
@@ -946,6 +957,8 @@ class MockKubelet:
         """
         manager = self._life.serving().dra.used()
         if manager is not None:
+            # ``claim_infos`` returns all claims of the node. It reads the named claim even if that
+            # needs a request to the API server.
             for each in manager.claim_infos(self._pods.dra_pods(), (namespace, name)):
                 if (each.namespace, each.name) == (namespace, name):
                     return each
@@ -991,7 +1004,11 @@ class MockKubelet:
         """Return a ResourceClaim as in the API (v1); None if it does not exist.
 
         Drivers in a test use this in place of a request to the API server.
+
+        Without ``Settings.kubeconfig``, raises RequestError if the kubelet version has no DRA. With
+        it, raises RequestError if the kubelet is stopped.
         """
+        # With a kubeconfig, the claims are in the API server and the manager reads them there.
         if self.settings.kubeconfig is None:
             return self.resource_claims.get(namespace, name)
         manager = self._life.serving().dra.used()

@@ -43,7 +43,7 @@ __all__ = ["NodePods", "Process"]
 
 
 class Process(Protocol):
-    """What ``NodePods`` uses of a process object: the device manager and the pod workers."""
+    """The process object of a running kubelet, with the two members that ``NodePods`` uses."""
 
     @property
     def manager(self) -> DeviceManager: ...
@@ -270,7 +270,7 @@ class NodePods:
             self._node_status.reset()
 
     def plugins(self) -> tuple[PluginStatus, ...]:
-        """Return the plugin of each known resource, sorted by resource."""
+        """Return one ``PluginStatus`` for each known resource, sorted by resource."""
         # Not at the top: a start needs none of the reports.
         from devicemanager.kubelet import inventory
 

@@ -79,7 +79,7 @@ class FaultyResponses:
         self._faults = faults
 
     def __call__(self, method: Method, request: bytes) -> bytes:
-        """Return the response to a call of ``method`` that the rate limit has not rejected.
+        """Return the response to a call of ``method``. The rate limit has already been checked.
 
         A fault can delay or replace the response. Raises Rejection if a fault makes the call fail.
         If ``method`` fails, raises its error.

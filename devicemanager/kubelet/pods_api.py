@@ -213,8 +213,7 @@ def _minimal(record: PodRecord) -> bytes:
 
 
 class PodsFaults:
-    """Injected faults of Pods API calls. One object serves all processes of a kubelet, also after
-    restarts."""
+    """Injector of faults into Pods API calls. A kubelet keeps this object when it restarts."""
 
     def __init__(self, faults: FaultRegistry) -> None:
         self._faults = faults

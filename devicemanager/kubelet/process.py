@@ -72,7 +72,7 @@ class FaultEquipment:
     responses: FaultyResponses
     pods: PodsFaults
     keeps_sockets: bool
-    """True if the starting process does not remove the sockets of plugins."""
+    """True if the new process leaves the sockets of plugins in place when it starts."""
 
 
 class KubeletProcess:

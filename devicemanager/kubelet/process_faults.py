@@ -74,7 +74,7 @@ class FaultActions:
         return FaultEquipment(self._faults, self._responses, self._pods_faults, keeps)
 
     def prepare(self, fault: Fault) -> object:
-        """Return the data that a fault needs later, when it fires. Called when the fault is set."""
+        """Return the data that a fault needs when it fires. Called when the fault is set."""
         process = self._life.process
         source = None if process is None else process.pod_source
         return prepare(fault, source, api_profile(self._settings))

@@ -47,6 +47,7 @@ class LazyResourceClaims:
     @property
     def in_memory(self) -> ResourceClaims:
         """Object that has the claims in memory, created by the first access."""
+        # Imported here, so that a kubelet without claims does not load it.
         from devicemanager.kubelet.dra.claim_source import ResourceClaims
 
         with self._lock:
@@ -70,6 +71,7 @@ class LazyResourceClaims:
         """Return the object that allocates the claims of pods. The first call creates it."""
         from devicemanager.kubelet.dra.allocation import ClaimAllocation
 
+        # Read before the lock is taken: ``in_memory`` takes the same lock, which is not reentrant.
         claims = self.in_memory
         with self._lock:
             if self._allocation is None:

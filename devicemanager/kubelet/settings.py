@@ -145,6 +145,7 @@ def _as_quantity(name: object, amount: object) -> Quantity:
     from devicemanager.core.quantity import Quantity
 
     with contextlib.suppress(ValueError):
+        # bool is a subclass of int, but ``true`` is not a quantity.
         if isinstance(amount, (str, int, float)) and not isinstance(amount, bool):
             amount = Quantity.parse(str(amount))
         if isinstance(amount, Quantity) and amount.nanos >= 0:
@@ -262,11 +263,11 @@ class Settings:
         return self.behaviour.list_inactive
 
     calls_kept: int = attrs.field(default=5000, validator=_number(0, whole=True))
-    """Maximum number of calls that ``MockKubelet.calls`` stores. The maximum applies to calls made
-    for pods, and separately to all other calls. With 0, no calls are recorded."""
+    """Maximum number of calls that ``MockKubelet.calls`` stores. The calls made for pods and all
+    other calls each have this maximum. With 0, no calls are recorded."""
     calls_bytes: int = attrs.field(default=16 << 20, validator=_number(0, whole=True))
     """Maximum size, in bytes, of the requests, responses and error texts that ``MockKubelet.calls``
-    stores. The maximum applies to calls made for pods, and separately to all other calls."""
+    stores. The calls made for pods and all other calls each have this maximum."""
     health_queue_size: int = attrs.field(default=100, validator=_number(1, whole=True))
     """Maximum number of stored reports about changed device health. A report is stored until it is
     read. Further reports are dropped."""
@@ -314,8 +315,8 @@ class Settings:
             (NumaTopology, type(None)), "a NumaTopology, such as NumaTopology.of([0, 1])"
         ),
     )
-    """The node's NUMA nodes and distances. With None, the NUMA nodes of ``providers`` are used;
-    without providers, NUMA nodes are added when devices name them."""
+    """The node's NUMA nodes and distances. With None, they come from ``providers``. If no
+    provider has NUMA nodes, a NUMA node is added when a plugin advertises a device on it."""
     node_name: str = attrs.field(default="mock", validator=_node_name)
     """Name of the node. The claims in ``MockKubelet.claims`` can use device pools with this node
     name, and pools without a node name."""
@@ -343,6 +344,7 @@ class Settings:
 
     def __attrs_post_init__(self) -> None:
         version = self.behaviour.version
+        # Replaced here, because the set of bugs depends on the version.
         if REFERENCE in self.quirks:
             others = self.quirks - {REFERENCE}
             object.__setattr__(self, "quirks", quirks_of(version) | others)

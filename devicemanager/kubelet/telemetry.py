@@ -83,6 +83,7 @@ class NodeTelemetry:
 
         Only containers that were started or failed to start have a status.
         """
+        # Copied under the lock, because a start of a container changes the mapping of statuses.
         with self._pods.lock:
             return tuple([(each.pod, (*each.statuses.values(),)) for each in self._pods.records()])
 
@@ -91,6 +92,7 @@ class NodeTelemetry:
 
         ``now`` is in seconds since the epoch. Returns None for a node that is not in a cluster.
         """
+        # Imported here, because a start of the kubelet does not need it.
         from devicemanager.kubelet.pods.usage import node_stats
 
         return node_stats(self._pods, now)
@@ -107,9 +109,9 @@ class NodeTelemetry:
         return gpu_stats(self._pods, devices(state))
 
     def pods(self) -> tuple[PodReport, ...]:
-        """Return all pods that are not deleted, in the order of their admission.
+        """Return a report on each pod that is not deleted, in the order of admission.
 
-        Their statuses have the health of devices only while the kubelet is running.
+        While the kubelet is stopped, the reports do not have the health of devices.
         """
         # Locked once for every pod: a thousand reports under one lock would delay admissions.
         return tuple([self._report(record) for record in self._pods.records()])
@@ -127,7 +129,8 @@ class NodeTelemetry:
 
 @attrs.frozen(eq=False)
 class Telemetry(NodeTelemetry):
-    """Telemetry of a ``MockKubelet``, also of its health, its DRA drivers and its API calls."""
+    """Telemetry of a ``MockKubelet``. It adds health, DRA drivers and API calls to
+    ``NodeTelemetry``."""
 
     _check: HealthCheck
     _serving: Callable[[], KubeletProcess | None]
@@ -173,7 +176,7 @@ class Telemetry(NodeTelemetry):
 
 
 class NodeInfo(Protocol):
-    """Interface of a mock kubelet, with only the members that the HTTP server uses.
+    """Interface that the HTTP server requires of a mock kubelet.
 
     ``MockKubelet`` and ``InMemoryKubelet`` implement it.
     """
@@ -193,7 +196,7 @@ def registration_failure(check: HealthCheck, *, has_started: bool, error: Except
     """Return the error text of the ``/healthz`` check ``device-plugin``; empty if the check passes.
 
     ``has_started``: True if the kubelet has started its Registration server at least once.
-    ``error``: the reason that the server could not start; None if it has not failed.
+    ``error``: the error of the server's last start; None if the server has not failed.
 
     Follows ``Check``, pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32.0 and
     v1.32.11.

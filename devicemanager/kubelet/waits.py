@@ -119,9 +119,9 @@ class Waits:
     def mark(self, since: Mark | int | None = None, after: int | None = None) -> Mark:
         """Return a mark of a moment. A wait with this mark finds only later events and calls.
 
-        If ``since`` is a mark, return it. If ``since`` is the number of an event, a wait with the
-        returned mark finds the events after this event, and the calls from now on. ``after``, the
-        number of an event, is used if ``since`` is None. If both are None, the moment is now.
+        By default, the moment is now. A mark in ``since`` is returned unchanged. ``since`` can also
+        be the number of an event. A wait then finds the events after this event, and the calls from
+        now on. ``after`` is the number of an event, which is used if ``since`` is None.
         """
         # The number of an event does not say which calls are later: count calls from now.
         now = self._calls.mark()
@@ -137,7 +137,9 @@ class Waits:
     def event(self, expected: Expected, since: Mark | int | None, after: int | None) -> Event:
         """Wait for the event that ``expected`` describes, and return the event.
 
-        The event must come after the mark ``since``, or after the event with the number ``after``.
+        The event must come after ``since``, which is a mark or the number of an event. If it is
+        None, the event must come after ``after``, the number of an event. If both are None, the
+        event must come after the start of the wait.
         """
         (found,) = self.sequence([expected], self.mark(since, after))
         return cast(Event, found)

@@ -27,7 +27,7 @@ _ID_LIMIT = 63
 
 @attrs.frozen(eq=False)
 class Snapshot:
-    """Snapshot of a device list.
+    """Immutable copy of a device list, with its version.
 
     ``version`` grows with every snapshot. If ``mark`` differs from that of the previous snapshot,
     streams must send the list. ``mark`` changes with the serialized list, and with each call of

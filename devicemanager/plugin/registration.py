@@ -42,8 +42,10 @@ class PendingResponse(Protocol):
 
 
 class RegistrationMode(Protocol):
-    """Mode in which the plugin of one resource registers with the kubelet. It is used for one
-    ``PluginServer`` at a time."""
+    """Way in which a plugin is registered: by its Register call, or by the plugin watcher.
+
+    An object of this type is used for one ``PluginServer`` at a time.
+    """
 
     path: Path
     """File or directory that must exist before the plugin is served."""
@@ -151,7 +153,7 @@ class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
 
 
 def registration_mode(directory: Path, resource: str, settings: PluginSettings) -> RegistrationMode:
-    """Return the registration mode that the settings select."""
+    """Return a WatchedRegistration if ``settings.announce`` is True, else a DirectRegistration."""
     if settings.announce:
         return WatchedRegistration(directory, resource)
     return DirectRegistration(directory, resource, settings)

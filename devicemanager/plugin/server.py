@@ -16,14 +16,14 @@ from devicemanager.plugin.service import Service
 __all__ = ["PluginServer"]
 
 _MIN_GRACE = 0.05
-"""Minimum time in seconds that running calls get to finish when the server stops.
+"""Minimum grace period for calls in progress when the server stops, in seconds.
 
 If a stop aborts a call immediately, gRPC in the kubelet prints a line to standard error.
 """
 
 
 class PluginServer:
-    """Server on one socket, which is served from construction until :meth:`close`."""
+    """gRPC server of a plugin on one socket. It serves from construction until :meth:`close`."""
 
     def __init__(
         self,

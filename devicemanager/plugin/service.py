@@ -41,7 +41,7 @@ class Service:
         self.streams = streams
 
     def options(self) -> dp.DevicePluginOptions:
-        """Return the options of the plugin: True for each optional method that it overrides."""
+        """Return the options that tell the kubelet which optional methods the plugin has."""
         return dp.DevicePluginOptions(
             pre_start_required=offers(self.plugin, Plugin.pre_start_container),
             get_preferred_allocation_available=offers(self.plugin, Plugin.preferred_allocation),

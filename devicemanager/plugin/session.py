@@ -114,6 +114,7 @@ class Session:
                 seen = self._notifier.count
                 if obsolete():
                     return False
+                # If the response arrived before `seen` was read, no notification ends the wait.
                 if not response.done():
                     self._notifier.wait(seen, self._settings.recheck)
             return True

@@ -55,13 +55,13 @@ class PluginSettings:
     """Maximum pause between two attempts to register."""
 
     start_attempts: int = attrs.field(default=3, validator=_positive)
-    """Number of calls of a failing ``start`` method before its resource is marked as failed."""
+    """Maximum number of calls of a failing ``start`` method. Then the resource counts as failed."""
 
     start_delay: float = attrs.field(default=3.0, validator=_not_negative)
     """Pause between two calls of a failing ``start`` method."""
 
     first_list_wait: float = attrs.field(default=2.0, validator=_not_negative)
-    """Time to wait for the first device list before an empty list is served."""
+    """Maximum wait for the first device list. Then the plugin is served with an empty list."""
 
     list_interval: float = attrs.field(default=0.05, validator=_not_negative)
     """Minimum time between two lists on one ListAndWatch stream; lists in between are skipped.
@@ -70,7 +70,10 @@ class PluginSettings:
     """
 
     list_backoff: float = attrs.field(default=1.0, validator=_positive)
-    """Pause before a failing ``devices`` method is called again; it doubles, up to 30 s."""
+    """Pause before the framework calls a failing ``devices`` method again.
+
+    The pause doubles with each further failure, up to 30 s.
+    """
 
     stream_delay: float = attrs.field(default=1.0, validator=_not_negative)
     """Pause between the end of the last ListAndWatch stream and the next registration.
@@ -104,7 +107,7 @@ class PluginSettings:
     """
 
     stop_grace: float = attrs.field(default=2.0, validator=_not_negative)
-    """Time that running calls get to finish when the plugin stops."""
+    """Grace period for calls in progress when the plugin stops."""
 
     workers: int = attrs.field(default=16, validator=_positive)
     """Maximum number of threads that serve the calls and streams of one resource."""
@@ -116,7 +119,7 @@ class PluginSettings:
     """True if allocating an unhealthy device fails with FAILED_PRECONDITION."""
 
     announce: bool = False
-    """True if the kubelet's plugin watcher registers the plugin, instead of a Register call.
+    """True if the plugin waits for the kubelet's plugin watcher instead of calling Register.
 
     If True, the default directory is ``/var/lib/kubelet/plugins_registry``.
     """

@@ -1,4 +1,7 @@
-"""Assumptions of a rehearsal about facts that the snapshot does not show."""
+"""List what a rehearsal assumes about facts that the snapshot of the node does not show.
+
+A rehearsal predicts what steps such as a kubelet restart or a reboot would do on a node.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _ALWAYS = (
 def assumptions(
     node: SnapshotNode, steps: Sequence[Step], version: KubeletVersion
 ) -> tuple[str, ...]:
-    """Return the assumptions of a rehearsal, as sentences without a full stop."""
+    """Return the assumptions of a rehearsal, as sentences without a period at the end."""
     aligned = _of_cpus_and_memory(node.aligned)
     return (*_ALWAYS, *aligned, *_of_steps(steps, version), *_missing(node), *node.notes)
 

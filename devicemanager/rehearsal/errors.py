@@ -1,4 +1,4 @@
-"""Errors of rehearsals."""
+"""Errors of rehearsals. A rehearsal predicts what a reboot or an upgrade would do on a node."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ __all__ = ["HeldClaims", "devices_of"]
 class HeldClaims:
     """The claims of the DRA manager's state file, in the form that an API server returns.
 
-    Implements ``ClaimFetcher``.
+    The kubelet of a rehearsal reads its claims here.
     """
 
     def __init__(self, claims: Iterable[dra.ClaimState]) -> None:
@@ -73,5 +73,7 @@ def devices_of(claims: Iterable[dra.ClaimState]) -> Devices:
     for claim in claims:
         for driver, state in claim.drivers.items():
             names = found.setdefault(driver, set())
+            # A driver's device names are unique only within a pool.
             names.update(f"{each.pool}/{each.device}" for each in state.devices or ())
+    # A claim that was never prepared names its drivers, but has no devices.
     return {driver: tuple(sorted(names)) for driver, names in sorted(found.items()) if names}

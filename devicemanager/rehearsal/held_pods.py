@@ -60,11 +60,13 @@ class HeldPod:
         """Return the requested resources for which an app container or a sidecar has no device.
 
         ``devices``: IDs of the devices that the pod has from plugins, by container and resource.
-        Resources that a ResourceClaim provides are not returned.
+        A resource whose devices come from a ResourceClaim is not returned.
         """
         return {
             str(name)
             for each, is_init in self.pod.all_containers()
+            # An ordinary init container runs before the app containers, which can reuse its
+            # devices.
             if each.restartable or not is_init
             for name in _devices_of(each)
             if not devices.get(each.name, {}).get(name) and (each.name, name) not in self.pod.backed
@@ -94,9 +96,11 @@ def held_pods(node: SnapshotNode) -> tuple[HeldPod, ...]:
         name = node.names.get(uid, uid)
         requests = amounts.of(uid)
         containers = [Container(ContainerName(c), each, each) for c, each in requests.items()]
+        # If PodResources does not list the pod, nothing shows which containers are init containers.
         inits = [c for c in containers if name in names and (name, c.name) not in listed]
         # A pod needs at least one app container.
         apps = [c for c in containers if c not in inits] or [Container(ContainerName("main"))]
+        # A pod whose name is unknown has its UID as name, without a namespace.
         namespace, _, short = name.rpartition("/")
         claims = tuple(each for each in node.claims if uid in each.pods)
         # A claim is in the namespace of its pods.
@@ -127,6 +131,7 @@ class _Amounts:
         """Return the UIDs of all pods, in the order of the checkpoint."""
         saved = (entry.pod_uid for entry in self._saved)
         uids = [*saved, *self._cpus, *self._memory, *self._users]
+        # Unlike a set, a dict keeps the order, so a rehearsal has the same result each time.
         return list(dict.fromkeys(uids))
 
     def of(self, uid: str) -> Mapping[str, Mapping[ResourceName, int]]:
@@ -134,9 +139,11 @@ class _Amounts:
         devices."""
         found: dict[str, dict[ResourceName, int]] = {}
         for entry in self._entries(uid):
+            # A device on several NUMA nodes is listed under each node, but is requested once.
             ids = {id_ for part in (entry.device_ids or {}).values() for id_ in part or ()}
             found.setdefault(entry.container_name, {})[ResourceName(entry.resource_name)] = len(ids)
         for container, cpus in self._cpus.get(uid, {}).items():
+            # The static policy gives exclusive CPUs only to a container that requests whole CPUs.
             found.setdefault(container, {})[_CPU] = 1000 * len(cpus)
         for container, blocks in self._memory.get(uid, {}).items():
             sizes = found.setdefault(container, {})

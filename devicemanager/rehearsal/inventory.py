@@ -27,6 +27,8 @@ def add_checkpoint(inventory: Inventory, saved: Checkpoint) -> None:
         healthy = set(map(DeviceId, registered or ()))
         nodes = allocated.get(resource, {})
         devices = inventory.setdefault(resource, {})
+        # The order of a set of strings changes with each Python process. Sorting makes results
+        # repeatable.
         for id_ in sorted(healthy | nodes.keys()):
             device = Device(id_, numa=nodes.get(id_))
             devices[id_] = device if id_ in healthy else attrs.evolve(device, health=UNHEALTHY)

@@ -31,6 +31,7 @@ def orders(
     everything = (*plugins, *pods)
     if len(everything) <= permuted:
         return list(itertools.permutations(everything))
+    # In these two orders, pods find all plugins registered, or none of them.
     extremes = [everything, (*pods, *plugins)]
     return [*extremes, *itertools.islice(_shuffled(everything, seed), max(most - 2, 0))]
 
@@ -41,6 +42,8 @@ def is_complete(plugins: Sequence[str], pods: Sequence[str], permuted: int = PER
 
 
 def _shuffled(everything: Order, seed: int) -> Iterator[Order]:
+    # A separate generator, because equal seeds must give equal samples. Other code can draw from
+    # the generator of the module `random`.
     chosen = random.Random(seed)
     while True:
         yield tuple(chosen.sample(everything, len(everything)))

@@ -36,19 +36,22 @@ def rehearse(
 ) -> Rehearsal:
     """Return what would happen on the node of a snapshot if ``steps`` were done one after another.
 
-    After a kubelet start, plugins register and pods are admitted in some order. If there are at
-    most ``permuted`` plugins and pods together, all orders are tried. With more, ``repeat`` is the
-    number of orders to try, at least 2, and ``seed`` selects these orders. If no restart or reboot
-    follows the last change of the configuration, the kubelet restarts directly after this change.
-    Raises RehearsalError for a resource that the node does not have.
+    After a kubelet start, plugins register and pods are admitted in some order. All orders are
+    tried if the number of plugins and pods is at most ``permuted`` in total. Otherwise, ``repeat``
+    is the number of orders to try, at least 2, and ``seed`` selects these orders. If no restart or
+    reboot follows the last ``Configure``, the kubelet restarts directly after this step. Raises
+    RehearsalError for a resource that the node does not have.
     """
     facts = Node(snapshot)
     node = SnapshotNode.of(facts)
+    # A configuration has no effect before the next start, so a last change needs a start.
     done = with_starts(steps)
+    # Check before the runs: a mistyped resource would look like a step without any effect.
     check_resources(node, done)
     pods = held_pods(node)
     plan = Plan(node, pods, done, lost_checkpoint(facts))
     again = plan.started_again
+    # Permute only what can affect an outcome, because the number of orders grows as a factorial.
     plugins = _plugins(again)
     uids = [held.pod.uid for held in again]
     tried = orders(plugins, uids, repeat, seed, permuted)
@@ -56,6 +59,7 @@ def rehearse(
     starts = True
     try:
         ran = [Ran(order, run(plan, order)) for order in tried]
+    # The order does not affect whether the kubelet starts, so one result stands for all orders.
     except KubeletFails as error:
         ran = [Ran((), all_lost(plan, "KubeletDoesNotStart", str(error)))]
         said = [does_not_start(error, version)]
@@ -83,6 +87,7 @@ def _plugins(pods: Sequence[HeldPod]) -> list[str]:
 def _version(steps: Sequence[Step]) -> KubeletVersion:
     """Return the version of the kubelet after all steps."""
     chosen = [each.kubelet_version for each in steps if isinstance(each, Configure)]
+    # A `Configure` step without a version keeps the version of an earlier step.
     named = next((each for each in reversed(chosen) if each is not None), f"1.{DEFAULT}")
     return KubeletVersion.parse(named)
 

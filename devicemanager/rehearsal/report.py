@@ -18,8 +18,10 @@ def summary(result: Rehearsal) -> str:
     if not result.kubelet_starts:
         return f"the kubelet does not start: {counted(len(result.pods), 'pod')} would be lost"
     pods, lost = len(result.pods), sum(pod.can_be_lost for pod in result.pods)
+    # Count each pod once: `lost` already has the pods that can be lost.
     without = sum(pod.without_devices > 0 and not pod.can_be_lost for pod in result.pods)
     certain = sum(pod.is_always_lost for pod in result.pods)
+    # The outcome of a single order is certain. With several, it depends on the order.
     verb = "would" if result.orders == 1 else "can"
     if lost:
         text = f"{lost} of {counted(pods, 'pod')} {verb} be lost"
@@ -30,6 +32,7 @@ def summary(result: Rehearsal) -> str:
         text += f", but {without} {verb} be without their devices" if without else ""
     if result.orders == 1 or not result.bad_orders:
         return text
+    # A sample says nothing about the orders that were not tried.
     kind = "possible" if result.all_orders else "sampled"
     orders = f"{result.bad_orders} of {result.orders} {kind}"
     return f"{text}; orders that lose pods or devices: {orders}"

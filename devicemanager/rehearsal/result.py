@@ -42,8 +42,8 @@ class Outcome:
     devices: Devices = attrs.field(factory=dict, hash=False)
     """The pod's devices after all steps."""
     missing: tuple[str, ...] = ()
-    """Resources and DRA drivers whose devices the pod needs, but has lost or will not get at its
-    next start. Empty for a pod that is lost or deleted."""
+    """Resources and DRA drivers whose devices the pod needs, but does not have, or will not get at
+    its next start. Empty for a pod that is lost or deleted."""
 
     @property
     def is_lost(self) -> bool:

@@ -74,10 +74,10 @@ class Plan:
 
     @property
     def started_again(self) -> tuple[HeldPod, ...]:
-        """The pods that the kubelet admits again after its last start; empty if no step starts the
-        kubelet.
+        """The pods that the kubelet admits again after its last start.
 
-        These are the pods of the snapshot, and the pods that a step admits before this start.
+        These are the pods of the snapshot, and new pods of the steps before this start. Empty if
+        no step starts the kubelet.
         """
         found: tuple[HeldPod, ...] = ()
         admitted = 0
@@ -123,12 +123,15 @@ class Plan:
                 kubelet_version=changes.kubelet_version or f"1.{DEFAULT}",
                 feature_gates=self._gates(changes),
             )
+        # A real kubelet validates these settings at its start, and exits with the error.
         except (TopologyConfigError, VersionError) as error:
             raise KubeletFails(str(error)) from None
 
     def _gates(self, changes: Configure) -> Mapping[str, bool]:
         """Return the node's feature gates that affect devices or claims."""
+        # `Settings` rejects a gate that it does not know, and a node can have many others.
         gates = {name: on for name, on in self.node.aligned.gates.items() if name in GATES}
+        # Keep gates that the named version rejects: a real kubelet of this version would not start.
         if changes.kubelet_version is not None:
             return gates
         # The present kubelet runs with its gates, and its version is not known.
@@ -188,6 +191,7 @@ class _RunningNode:
     def do(self, step: Step) -> None:
         match step:
             case Configure():
+                # Only collect the changes, because a kubelet reads its configuration at its start.
                 self._changes = self._changes.then(step)
             case Restart() | Reboot():
                 self._start(step)
@@ -204,6 +208,8 @@ class _RunningNode:
                 self._admitted.add(pod.uid)
 
     def _start(self, step: Restart | Reboot) -> None:
+        # Only the first start reads the snapshot's file. Later ones read what the kubelet has
+        # written.
         if self._loses_checkpoint:
             self._kubelet.lose_checkpoint()
             self._loses_checkpoint = False
@@ -221,11 +227,13 @@ class _RunningNode:
         while len(kept) < devices:
             id_ = DeviceId(f"new-{number}")
             number += 1
+            # An earlier `SetDevices` step can have added a device of this name.
             if id_ not in ids:
                 kept.append(Device(id_))
         return kept
 
     def _drain(self) -> None:
+        # A pod that was rejected earlier keeps this outcome, so do not count it as drained.
         running = [uid for uid, pod in self._kubelet.pods().items() if pod.phase not in _ENDED]
         self._drained.update(running)
         self._kubelet.terminate(*running)
@@ -237,6 +245,7 @@ class _RunningNode:
 
     def _outcome(self, held: HeldPod) -> Outcome:
         uid = held.pod.uid
+        # A deleted pod remains on the node while it waits for a DRA driver to unprepare its claims.
         if uid in self._drained and not self._kubelet.has_pod(uid):
             return Outcome(Fate.DRAINED)
         pod = self._kubelet.pod(uid)
@@ -248,6 +257,7 @@ class _RunningNode:
         devices = self._kubelet.devices(uid)
         missing = held.missing(devices)
         if not self._plan.prepares_claims:
+            # Without DRA, the kubelet ignores the pod's claims at its next start.
             missing.update(devices_of(held.claims))
         return Outcome(fate, devices=_by_resource(devices), missing=tuple(sorted(missing)))
 

@@ -55,12 +55,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Machine: TypeAlias = "tuple[NumaTopology, tuple[HintProvider, ...]]"
-"""NUMA nodes, and the hint providers of CPUs and memory."""
+"""NUMA nodes, and the providers of topology hints for CPUs and memory."""
 
 
 @attrs.frozen
 class SnapshotNode:
-    """Parts of a snapshot that affect admissions."""
+    """Node of a snapshot, with the facts that affect admissions."""
 
     node: Node
     saved: Checkpoint
@@ -75,6 +75,7 @@ class SnapshotNode:
     def of(cls, node: Node) -> SnapshotNode:
         """Return the node of a snapshot, without changes."""
         saved, notes = _allocations(node)
+        # Free only what is certainly unused. For other pods, a note says how to free their devices.
         gone = frozenset(uid for uid, is_sure in node.gone.items() if is_sure)
         gone |= _gone_with_claims(node)
         notes += tuple(
@@ -86,6 +87,7 @@ class SnapshotNode:
             for uid, is_sure in sorted(node.gone.items())
         )
         names = dict(node.names)
+        # Entries made from PodResources have the pod's name in place of an unknown UID.
         if node.saved is None or saved is not node.saved.checkpoint:
             uids = {entry.pod_uid for entry in saved.entries or ()}
             names |= {uid: uid for uid in uids if uid not in names}
@@ -105,6 +107,7 @@ class SnapshotNode:
             elif key == "scope":
                 aligned = attrs.evolve(aligned, scope=value)
             else:
+                # An unknown option is not rejected here, but when the kubelet starts with it.
                 aligned = attrs.evolve(aligned, options={**aligned.options, key: value})
         uids = frozenset(uid for name in without for uid in self._uids(name))
         return attrs.evolve(
@@ -166,8 +169,11 @@ class SnapshotNode:
         return inventory
 
     def machine(self, inventory: Inventory) -> Machine | None:
-        """Return the NUMA nodes, and the CPUs and memory that the kubelet allocates exclusively.
-        Return None if no NUMA nodes are known."""
+        """Return the NUMA nodes, and the providers of topology hints for CPUs and memory.
+
+        Only the policies ``static`` (CPUs) and ``Static`` (memory) have a provider. Return None if
+        no NUMA nodes are known.
+        """
         numa = self.node.snapshot.numa
         named = nodes_of(inventory)
         config = self.node.snapshot.config
@@ -211,6 +217,8 @@ class SnapshotNode:
     def _cpus(self) -> CpuState | None:
         data = self.node.snapshot.cpu_state
         try:
+            # The kubelet reads this file only at a start, and `check_start` then reports a damaged
+            # one.
             return None if data is None else cpu_state(data)
         except SnapshotError:
             return None
@@ -226,6 +234,7 @@ class SnapshotNode:
 def _gone_with_claims(node: Node) -> frozenset[str]:
     """Return the UIDs of pods that hold claims, but are certainly no longer on the node."""
     directories = node.snapshot.directories
+    # PodResources is no substitute for the directories, because it omits init containers.
     if directories is None or directories.uids is None:
         return frozenset()
     return frozenset(uid for claim in node.claims for uid in claim.pods) - {*directories.uids}
@@ -263,6 +272,7 @@ def _from_pod_resources(node: Node) -> Checkpoint:
                 for number in devices.nodes or (WITHOUT_TOPOLOGY,):
                     nodes.setdefault(number, {}).update(dict.fromkeys(devices.device_ids))
     made = tuple(
+        # The plugin's response is empty, because PodResources does not show it.
         PodDevicesEntry(*holder, {number: tuple(ids) for number, ids in nodes.items()}, b"")
         for holder, nodes in entries.items()
     )
@@ -276,6 +286,7 @@ def _uids_here(node: Node) -> Mapping[str, str]:
     known = None if directories is None else directories.uids
     found: dict[str, list[str]] = {}
     for uid, name in node.names.items():
+        # A log directory can outlive its pod, and a new pod can have the same name.
         if uid not in node.gone and (known is None or uid in known):
             found.setdefault(name, []).append(uid)
     return {name: uids[0] for name, uids in found.items() if len(uids) == 1}
@@ -287,6 +298,7 @@ def _allocatable(
     """Return the NUMA nodes of each allocatable device, by resource and device ID."""
     found: dict[tuple[ResourceName, DeviceId], set[int]] = {}
     for each in listed:
+        # The kubelet does not check the NUMA nodes that a plugin reports.
         here = {number for number in each.nodes if 0 <= number <= MAX_NODE_ID}
         for id_ in each.device_ids:
             found.setdefault((ResourceName(each.resource_name), DeviceId(id_)), set()).update(here)

@@ -59,16 +59,17 @@ class KubeletFails(Exception):
         super().__init__(text)
         self.advice = advice
         self.basis = basis
-        """Function that takes the kubelet version, and returns the evidence for the failed start,
-        as text."""
+        """Function that returns, for a kubelet version, the evidence that the start fails."""
 
 
 def check_start(node: Node, behaviour: Behaviour) -> None:
     """Raise KubeletFails if a state file of the node prevents the kubelet's start."""
+    # The kubelet exits at the first problem, and starts the CPU manager before the memory manager.
     for finding in (*cpus(node), *memory(node)):
         text = finding.message.removeprefix(NO_START)
         raise KubeletFails(text, "; ".join(ADVICE[finding.kind].steps), read_basis)
     state_file = node.snapshot.dra_state
+    # Without DRA, the kubelet does not read this file.
     if state_file is None or not behaviour.dra_enabled:
         return
     if (problem := dra.kubelet_error(state_file)) is not None:

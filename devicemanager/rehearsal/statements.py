@@ -57,8 +57,7 @@ def does_not_start(error: KubeletFails, version: KubeletVersion) -> Statement:
 def statements(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> list[Statement]:
     """Return the statements that follow from the outcomes of the runs.
 
-    The first statements are about the kubelet, the next about each pod, and the last about
-    ResourceClaims.
+    The list has statements about the kubelet, then about each pod, then about ResourceClaims.
     """
     return [*_of_plugins(plan, ran, version), *_of_claims(plan, ran, version)]
 
@@ -94,6 +93,7 @@ def _of_claims(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> Itera
         for driver in sorted(plan.claims.drivers):
             used = sorted({e.name for h in holders for e in h.claims if driver in e.drivers})
             pods = [h.name for h in holders if any(driver in e.drivers for e in h.claims)]
+            # Pods that wait for a driver already have a statement.
             if pods and not waiting.keys() & set(pods):
                 text = f"driver {driver} prepares {', '.join(used)} again: {', '.join(pods)} wait"
                 yield Statement(f"{text} until it has registered", evidence, _CDI)
@@ -101,6 +101,7 @@ def _of_claims(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> Itera
 
 def _of_plugins(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> Iterator[Statement]:
     evidence = basis(version)
+    # A running kubelet has its allocations in memory, so the file matters only at a start.
     if plan.lost_checkpoint is not None and plan.started_again:
         yield Statement(plan.lost_checkpoint.text, evidence, plan.lost_checkpoint.advice)
     panics = [outcome for each in ran if (outcome := each.panic) is not None]
@@ -126,6 +127,7 @@ def _missing(plan: Plan, held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[st
         if name in held.resources
     )
     fate = "stays" if held in plan.pods else "is admitted"
+    # A new pod is not in the checkpoint, so a repaired file does not help it.
     advice = _NO_PLUGIN if plan.lost_checkpoint is None or held in plan.new else _CHECKPOINT
     for resource, count in sorted(lacking.items()):
         text = f"pod {held.name} {fate}, but no devices of {resource} are allocated to it"
@@ -167,6 +169,7 @@ def _deciding(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str, str
         for each in ran:
             is_before = each.order.index(uid) < each.order.index(resource)
             (before if is_before else after).append(each.outcomes[uid].fate is Fate.REJECTED)
+        # `all` of no runs is True, so require at least one run in this order.
         if before and all(before):
             yield "before", resource, _WAIT.format(resource=resource)
         elif after and all(after):

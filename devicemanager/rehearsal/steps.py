@@ -48,7 +48,7 @@ class Configure:
     """Policy options of the Topology Manager, by name, in addition to the present options."""
 
     def then(self, later: Configure) -> Configure:
-        """Return one step with the effect of this step followed by ``later``."""
+        """Return one step that has the effects of this step and then of ``later``."""
         return Configure(
             later.kubelet_version or self.kubelet_version,
             later.policy or self.policy,

@@ -39,6 +39,7 @@ def bundle(fragment: Mapping[str, Any], command: Sequence[str], rootfs: Path = P
     mounts = [*_mounts(fragment, notes), *_devices(fragment, notes)]
     notes += _left_out(fragment)
     env = {text.partition("=")[0]: text for text in _ENV}
+    # The fragment's variables replace defaults of the same name.
     env |= {text.partition("=")[0]: text for text in fragment.get("process", {}).get("env", ())}
     config: Config = {
         "ociVersion": "1.0.2",
@@ -87,6 +88,7 @@ def _mount(mount: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if kind == "tmpfs":
         return dict(mount)
     options = list(mount.get("options", ()))
+    # The OCI specification recognizes a bind mount by this option, not by its type.
     if not {"bind", "rbind"} & set(options):
         options.append("rbind")
     return {**mount, "type": "bind", "options": options}
@@ -95,6 +97,7 @@ def _mount(mount: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _devices(fragment: Mapping[str, Any], notes: list[str]) -> Iterator[dict[str, Any]]:
     for device in fragment.get("linux", {}).get("devices", ()):
         path = device["path"]
+        # A named pipe has no device number by which the host's node could be found.
         if device["type"] == "p":
             notes.append(f"device node {path} is left out: it is a named pipe")
             continue
@@ -118,6 +121,7 @@ def _host_node(device: Mapping[str, Any]) -> Path | None:
 
     Return None if there is none.
     """
+    # The host usually has the node at the same path, so a search of /dev is rarely necessary.
     same = Path(device["path"])
     return next((each for each in (same, *_nodes(Path("/dev"))) if _is_node(each, device)), None)
 
@@ -143,5 +147,6 @@ def _left_out(fragment: Mapping[str, Any]) -> Iterator[str]:
     if fragment.get("linux", {}).get("intelRdt"):
         yield "intelRdt is left out: only root can set it"
     for gid in fragment.get("process", {}).get("user", {}).get("additionalGids", ()):
+        # A process keeps its own groups when it enters a user namespace.
         if gid not in os.getgroups():
             yield f"group {gid} is left out: only root can join it"

@@ -16,7 +16,7 @@ __all__ = ["SandboxError", "backends", "run"]
 
 _RUNTIMES = ("crun", "runc")
 NAMESPACES = "namespaces"
-"""Name of the backend that needs no container runtime."""
+"""Name of the backend that runs a command in new namespaces, without a container runtime."""
 
 
 class SandboxError(RequestError):
@@ -45,6 +45,8 @@ def run(
     if backend not in known:
         raise SandboxError(f"backend {backend} is not available: use one of {', '.join(known)}")
     plan = json.dumps({"backend": backend, "config": bundle.config})
+    # Another process enters the namespaces, because a process with several threads cannot enter a
+    # user namespace.
     words = [sys.executable, "-m", "devicemanager.sandbox.inside", plan]
     with terminal.kept():
         return subprocess.run(words, check=False, **options)

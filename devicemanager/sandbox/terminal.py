@@ -38,6 +38,7 @@ def kept() -> Iterator[None]:
         yield
     finally:
         _set_foreground()
+        # After the foreground group: SIGTTOU would stop a background process that changes settings.
         termios.tcsetattr(_STDIN, termios.TCSADRAIN, settings)
 
 

@@ -61,6 +61,7 @@ def from_claims(claims: Iterable[ClaimState], pods: Iterable[Pod]) -> Names:
     names: dict[str, str] = {}
     for claim in claims:
         found = users.get((claim.namespace, claim.name), set())
+        # With more pods on either side, nothing shows which UID has which name.
         if len(claim.pods) == len(found) == 1:
             names |= {uid: name for uid in claim.pods for name in found}
     return names

@@ -99,20 +99,20 @@ class Node:
 
     @cached_property
     def allocated_to(self) -> Mapping[DeviceKey, tuple[str, ...]]:
-        """Mapping from each device that PodResources shows as allocated to the names of its pods
-        (``namespace/name``), without duplicates."""
+        """Names of the pods (``namespace/name``) by allocated device, according to PodResources."""
         pods: dict[DeviceKey, dict[str, None]] = {}
         for pod in self.snapshot.pods or ():
             for container in pod.containers:
                 for resource, ids in ids_by_resource(container.devices).items():
                     for id_ in ids:
+                        # The keys of the inner dict are the names, without duplicates and in a
+                        # fixed order.
                         pods.setdefault((resource, id_), {})[f"{pod.namespace}/{pod.name}"] = None
         return {key: tuple(names) for key, names in pods.items()}
 
     @cached_property
     def saved_for(self) -> Mapping[DeviceKey, tuple[str, ...]]:
-        """Mapping from each device that is allocated in the checkpoint to the UIDs of its pods,
-        without duplicates."""
+        """UIDs of the pods by allocated device, according to the checkpoint."""
         pods: dict[DeviceKey, dict[str, None]] = {}
         for entry in self.saved_entries:
             for id_ in ids_of(entry):

@@ -51,7 +51,7 @@ class Form:
 
     @classmethod
     def snapshot(cls) -> Self:
-        """Return the form of a snapshot archive (``layout``)."""
+        """Return the names and limits of a snapshot archive (``layout``)."""
         return cls(
             "a snapshot",
             layout.DIRECTORY,
@@ -122,8 +122,11 @@ def _members(tar: bytes, source: str, form: Form) -> Iterator[tuple[str, bytes]]
     # Parsed without the loop of tarfile: it would seek, follow extension headers and accept damaged
     # ones.
     position = count = 0
+    # A block of zeros ends a tar archive.
     while position + _BLOCK <= len(tar) and any(tar[position : position + _BLOCK]):
         count += 1
+        # A member can be as small as one block, so the limit of the size alone would allow too
+        # many.
         if count > form.max_members:
             raise SnapshotError(f"{source}: not {form.what}: more than {form.max_members} files")
         member = _member(tar[position : position + _BLOCK], source, form)
@@ -154,6 +157,7 @@ def _member(header: bytes, source: str, form: Form) -> tarfile.TarInfo:
 
 
 def _name(member: tarfile.TarInfo, source: str, form: Form) -> str:
+    # `tar` writes a leading `./` if the archive was packed again with such a path.
     pattern = rf"(?:\./)?{form.directory}/([A-Za-z0-9_][A-Za-z0-9_.-]{{0,63}})"
     match = re.fullmatch(pattern, member.name)
     if match is None:

@@ -84,6 +84,7 @@ class _Files:
             return None
         try:
             return typed_json.decode(data, kind)
+        # RecursionError: archives are untrusted, and their JSON can be nested very deeply.
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise SnapshotError(f"{self._source}: {name}: {error}") from None
 
@@ -92,12 +93,14 @@ class _Files:
         # Check the version first: an index of another version may have different fields.
         head = self.get(layout.INDEX, _Head)
         if head is None or head.schema != layout.SCHEMA:
+            # The error shows only a part of the text, because an untrusted text can be very long.
             schema = "" if head is None else head.schema
             raise SnapshotError(
                 f"{self._source}: unknown schema {schema[:80]!r}: this version of devicemanager "
                 f"reads {layout.SCHEMA}; use the version that wrote the file"
             )
         index = self.get(layout.INDEX, _Index)
+        # The head was read from the same file, so the file exists.
         assert index is not None
         return index
 

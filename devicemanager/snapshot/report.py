@@ -130,6 +130,7 @@ def _process(pid: int | None, name: str | None) -> str:
 def _machine(node: Node) -> Iterator[str]:
     aligned, machine = node.alignment, node.snapshot.numa
     yield ""
+    # Without a configuration, `alignment` has only defaults, which may be wrong for this node.
     if node.snapshot.config is None:
         yield "topology policy: unknown, the kubelet's configuration was not read"
     else:
@@ -145,6 +146,7 @@ def _some(ids: Sequence[str]) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    # Escape before the widths are computed, because escaped characters are longer.
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:

@@ -22,6 +22,7 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 def archive(snapshot: Snapshot) -> bytes:
     """Return the bytes of a snapshot's archive. Equal snapshots lead to equal bytes."""
+    # The files have the time of the snapshot, so that equal snapshots give equal bytes.
     return pack(dict(_files(snapshot)), calendar.timegm(time.strptime(snapshot.taken, TIME)))
 
 

@@ -44,7 +44,7 @@ _CHECK_SECONDS = 5.0
 
 
 class ApiNode:
-    """An API server with one node, whose pods run on a mock kubelet. A context manager.
+    """API server with one node. A mock kubelet runs the pods of this node. A context manager.
 
     Start the ``ApiNode`` before the kubelet. When the kubelet runs, pass the kubelet to ``serve``.
     """

@@ -144,6 +144,7 @@ def _pod(name: str, namespace: str, entry: Mapping[str, str], containers: int) -
     pod = pod_manifest(name, namespace=namespace)
     pod["spec"]["resourceClaims"] = [dict(entry)]
     (first,) = pod["spec"]["containers"]
+    # The end-to-end tests use these container names.
     names = ["with-resource", *(f"with-resource-{number}" for number in range(1, containers))]
     uses = {"claims": [{"name": entry["name"]}]}
     pod["spec"]["containers"] = [{**first, "name": each, "resources": uses} for each in names]
@@ -165,6 +166,7 @@ def resource_slice(
     spec = {
         "driver": driver,
         "nodeName": node,
+        # One slice is the whole pool. The scheduler does not allocate from an incomplete pool.
         "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
         "devices": [{"name": each} if isinstance(each, str) else dict(each) for each in devices],
     }

@@ -102,19 +102,20 @@ def _one_response() -> tuple[bytes, ...]:
     return (wire.settings_to_bytes(ContainerSettings(envs={"A": "1"})),)
 
 
+# Compared by identity: two plugins with equal fields are still different connections.
 @attrs.define(eq=False)
 class FakePlugin:
     """Fake plugin of ``resource`` without a socket.
 
-    Change the fields at any time to change the responses. A field ``..._error`` is the error of a
-    call, usually ``RpcError("Unknown", "…")``; None: the call succeeds.
+    Change the fields at any time to change the responses. Each field ``..._error`` is the error
+    that one RPC raises, usually ``RpcError("Unknown", "…")``. With None, the RPC succeeds.
     """
 
     resource: ResourceName = attrs.field(converter=ResourceName)
     preference: Preference | None = None
     """Function that chooses the IDs in the response of GetPreferredAllocation.
 
-    None: the plugin reports at registration that it does not have this call.
+    None: the plugin does not have this RPC, and reports this at registration.
     """
     pre_start_required: bool = False
     """True if the plugin reports at registration that it requires PreStartContainer."""

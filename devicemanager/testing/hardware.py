@@ -28,6 +28,7 @@ from devicemanager.kubelet.settings import Settings
 __all__ = ["FakeDev", "FakeSysfs", "HardwareError"]
 
 _ADDRESS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
+# The prefix is optional: sysfs shows it, but `lspci -n` does not.
 _ID = re.compile(r"(?:0x)?([0-9a-fA-F]{4})")
 _DEFAULT_MEMORY = 1 << 30
 _NO_NODE = -1

@@ -139,8 +139,7 @@ class PluginProcess:
             self._wanted = False
 
     def forget_exits(self) -> None:
-        """Reset the back-off, so that the command is restarted immediately after its next exit; for
-        ``restart="always"``.
+        """Reset the back-off of ``restart="always"``: the next exit leads to an immediate restart.
 
         A kubelet resets the back-off of a container that has run for more than ten minutes.
         """
@@ -156,7 +155,7 @@ class PluginProcess:
         return self._end(signal.SIGTERM, timeout)
 
     def kill(self, timeout: float = _STOP_SECONDS) -> int:
-        """Do what ``terminate`` does, but with SIGKILL instead of SIGTERM."""
+        """Send SIGKILL and wait for the exit. The result and errors are those of ``terminate``."""
         return self._end(signal.SIGKILL, timeout)
 
     def pause(self) -> None:
@@ -168,7 +167,10 @@ class PluginProcess:
         self.send_signal(signal.SIGCONT)
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the command's process group. Raises ProcessEnded if it does not run."""
+        """Send a signal to the command's process group.
+
+        Raises ProcessEnded if the command does not run.
+        """
         self._running().signal(number)
 
     def upgrade(
@@ -264,7 +266,7 @@ class PluginProcess:
         return resolved(Path(f"/proc/{self.pid}/root"), Path(path))
 
     def machine_path(self, path: str) -> Path:
-        """Return the path where this program finds the file that the command sees at ``path``.
+        """Return the path on this machine of the file that the command sees at ``path``.
 
         Works after the command has exited, too. Links are not resolved.
 

@@ -103,7 +103,7 @@ def module_mock_kubelet_settings() -> Settings:
 
 @pytest.fixture(scope="session")
 def session_mock_kubelet_settings() -> Settings:
-    """Settings of the fixture ``session_mock_kubelet``; marks do not change them."""
+    """Settings of the fixture ``session_mock_kubelet``. The mark ``mock_kubelet`` does not apply."""
     return _settings()
 
 

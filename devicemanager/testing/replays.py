@@ -33,12 +33,14 @@ class ReplayPluginFactory(Factory):
         check: bool = True,
         timeout: float = 10.0,
     ) -> ReplayPlugin:
-        """Create a plugin that replays a recording; wait until the kubelet has its device lists.
+        """Start a plugin that replays a recording, and return it when the kubelet has its devices.
 
         ``recording`` is a ``Recording`` or its path. ``resource`` is optional if the recording has
         only one resource. ``speed`` is a factor: 2 replays twice as fast as recorded; None
-        replays without pauses. If ``speed`` is None, wait for all device lists of the first
-        recorded ListAndWatch stream. Otherwise, wait only for the first list of this stream.
+        replays without pauses.
+
+        The call waits for the first device list of the first recorded ListAndWatch stream. If
+        ``speed`` is None, it waits for all device lists of this stream.
 
         With ``check``, the test fails if the kubelet makes a request that was not recorded. Raises
         RecordingError for an invalid recording, and WaitTimeout after ``timeout`` seconds.

@@ -107,10 +107,10 @@ class PodsService:
     def watch(
         self, request: bytes, watcher: Watcher, is_cancelled: Callable[[], bool]
     ) -> Iterator[bytes]:
-        """Yield the serialized events of WatchPods until ``watcher`` is closed. After that, the
-        caller must call ``unwatch`` of the source.
+        """Yield the serialized events of WatchPods until ``watcher`` is closed. Then raise
+        Rejection, unless ``is_cancelled`` returns true because the client has ended the watch.
 
-        ``is_cancelled`` returns true if the client has ended the watch.
+        The caller must call ``unwatch`` of the source at the end, even after an error.
         """
         # The kubelet limits only the other methods: it has no interceptor for streams.
         path = v1alpha1_grpc.WATCH_PODS

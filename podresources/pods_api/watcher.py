@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 
 CHANNEL_SIZE = 100
-"""Minimum number of unread events in a full queue (``WatchPods``, pkg/kubelet/apis/pods/server.go,
-v1.37). A full queue also has a slow client (``PATIENCE``) or too many bytes (``LIMIT_BYTES``)."""
+"""Number of unread events below which a queue is never full (``WatchPods``,
+pkg/kubelet/apis/pods/server.go, v1.37). With this number or more, the queue is full if its client
+is slow (``PATIENCE``) or its events are too large (``LIMIT_BYTES``)."""
 
 PATIENCE = 1.0
 """Seconds after which a client that has not read any event counts as slow."""
@@ -21,7 +22,7 @@ events is full even if its client is not slow."""
 
 
 class EventType(StrEnum):
-    """Type of an event of WatchPods."""
+    """What an event of WatchPods reports, such as a pod that was added."""
 
     UNSPECIFIED = "UNSPECIFIED"
     ADDED = "ADDED"

@@ -133,6 +133,7 @@ class SimulatedDriver:
         as ``_prepared``."""
         self._prepared: dict[str, tuple[_Device, ...]] = {}
         self._calls: list[DriverCall] = []
+        # With the timeout 0, the kubelet uses its default.
         self._health = {device: DeviceHealth(device, timeout=0) for device in self.devices}
         self._reports = 0
         self._is_running = False
@@ -147,6 +148,7 @@ class SimulatedDriver:
         try:
             self.sockets.start()
         except BaseException:
+            # A driver that did not start counts as stopped, so that ``stop`` does not wait.
             self._is_running = False
             raise
         return self
@@ -243,8 +245,8 @@ class SimulatedDriver:
         # Without this callback, the wait below would not notice that the kubelet closed the stream.
         context.add_callback(self._wake)
         with self._changed:
-            # A count, not a flag: a stream that opens after ``end_health_stream`` must not end. No count
-            # of reports is -1, so the first report is sent immediately.
+            # A count, not a flag: a stream that opens after ``end_health_stream`` must not end. The
+            # number of reports is never -1, so the first report is sent immediately.
             ends, seen = self._stream_ends, -1
 
         def is_over() -> bool:
@@ -281,6 +283,7 @@ class SimulatedDriver:
             entry = response.claims[claim.uid]
             try:
                 devices = self._prepare(claim)
+            # An error of one claim must not fail the other claims of the call.
             except ClaimError as error:
                 entry.error, entry.permanent_error = str(error), error.permanent
             else:
@@ -326,7 +329,8 @@ class SimulatedDriver:
     def _finish(self, context: grpc.ServicerContext, *, prepared: bool) -> None:
         """Apply the faults that fail a call after its claims were handled."""
         if prepared and self.faults.crash_after_prepare:
-            # Another thread kills the driver while this one hangs: the kubelet must get no response.
+            # Another thread kills the driver while this one hangs, so that the kubelet gets no
+            # response.
             threading.Thread(target=self.kill, daemon=True).start()
             self._hang(context)
         if self.faults.hang_after:
@@ -396,9 +400,9 @@ class SimulatedDriver:
         for each in found.devices:
             if each.device not in self._health:
                 raise ClaimError(f"device {each.device!r} is not a device of this driver")
+        # As Go's kubeletplugin helper does, report requests without the names of subrequests.
         return tuple(
             self._device(
-                # As Go's kubeletplugin helper does, which strips the names of subrequests.
                 claim.uid, (base_request(each.request),), each.pool, each.device, each.share_id
             )
             for each in found.devices

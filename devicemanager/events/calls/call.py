@@ -110,6 +110,7 @@ class Call:
             return f"{self.code}: {self.message}"
         if self.stream_message is None or self.response is None:
             return self.code
+        # A response that cannot be decoded has no key ``devices``.
         number = len(self.response.get("devices", ()))
         return "1 device" if number == 1 else f"{number} devices"
 

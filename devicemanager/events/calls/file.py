@@ -52,7 +52,7 @@ class CallsFile:
             with self._file:
                 while not self._closing:
                     self._changed.wait()
-                    # Cleared before the log is read: a call that ends meanwhile wakes the thread again.
+                    # Before the log is read: a call that ends meanwhile wakes the thread again.
                     self._changed.clear()
                     self._file.writelines(self._lines())
                     # Flushed each time, so that the file is complete even if the process is killed.

@@ -34,6 +34,7 @@ from devicemanager.events.calls.call import OK, Call, Direction
 from devicemanager.events.calls.matching import CallQueries, Mark
 from devicemanager.events.stream import EventStream, notify
 
+# A plugin can cause any number of other calls, but each of these needs a pod.
 _FOR_PODS = frozenset(
     {
         "Allocate",
@@ -70,6 +71,7 @@ class _Stored:
 
 
 def _size(call: Call) -> int:
+    # Names are cut when they are recorded, so only these parts can be large.
     return len(call.request_bytes) + len(call.response_bytes or b"") + len(call.message)
 
 
@@ -121,7 +123,7 @@ class CallLog(CallQueries):
         progress.
         """
         now, rpc = time.monotonic(), call.rpc
-        # The end of a stream has no response: it is not a device list and gets no number.
+        # The end of a stream has no response: it is no device list and has no position.
         part = call.received or None if response is not None else None
         with self._lock:
             # Both sides can end a call at the same time.

@@ -80,6 +80,7 @@ def _check_name(what: str, name: str, names: Collection[str]) -> None:
 
 
 def _ids(given: Collection[str] | None) -> frozenset[str] | None:
+    # A string would pass as a collection of IDs with one character each.
     if isinstance(given, str):
         raise RequestError(f"invalid device_ids {given!r}: use a set of ids, such as {{{given!r}}}")
     return None if given is None else frozenset(given)

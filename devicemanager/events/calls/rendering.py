@@ -70,6 +70,7 @@ def _message(message: Message) -> dict[str, Any]:
 
     Unlike in protobuf's JSON form, 64-bit integers are numbers.
     """
+    # Reading an absent message field would give an empty message.
     return {
         field.name: _value(getattr(message, field.name))
         for field in message.DESCRIPTOR.fields

@@ -57,6 +57,7 @@ class ClaimAllocation:
         self._claims = claims
         self._node = Node(node)
         self._allocatable = allocatable
+        # As in a cluster, claims are released only after the drivers have unprepared them.
         events.subscribe(self._release)
 
     def allocate(self, pod: Pod, manifest: object) -> tuple[Pod, Undo]:
@@ -73,6 +74,7 @@ class ClaimAllocation:
             **{e: claim["metadata"]["name"] for e, claim in made.items()},
         }
         names = {*pod.resource_claims.values(), *statuses.values()}
+        # Sorted, so that the same claims always get the same devices. A set has a random order.
         known = [self._claims.get(pod.namespace, name) for name in sorted(filter(None, names))]
         claims = [*(each for each in known if each is not None), *made.values()]
         new = [each for each in claims if not dra_pods.is_allocated(each)]
@@ -80,7 +82,9 @@ class ClaimAllocation:
         if extended is not None:
             new.append(_named(extended.claim(_json(pod)), pod))
             pod = _served_by_claim(pod, extended, new[-1]["metadata"]["name"])
+        # Claims that other pods use already keep their allocation, and are only reserved.
         shared = [each for each in claims if _can_share(each, pod)]
+        # This is the only step that changes claims, so an error in an earlier step changes nothing.
         undo = self._claims.put_all(
             [
                 *self._allocated(pod, new),
@@ -96,6 +100,7 @@ class ClaimAllocation:
         """Return the pod's requests for extended resources that DRA serves; None if there are
         none."""
         raw = _pod_of(manifest)
+        # A claim in the pod's status was already created for these requests.
         if pod.extended_claim is not None or not raw:
             return None
         resources = classes_by_resource(self._claims.all_offered("DeviceClass"))
@@ -146,12 +151,14 @@ class ClaimAllocation:
         if event.kind not in (EventKind.CLAIMS_UNPREPARED, EventKind.REJECTED):
             return
         for claim in self._claims.list():
+            # A claim without the finalizer was allocated by the test, which also releases it.
             if dra_pods.FINALIZER not in (claim["metadata"].get("finalizers") or ()):
                 continue
             if event.pod not in [each.get("uid") for each in dra_pods.reserved_pods(claim)]:
                 continue
             namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
             if dra_pods.owning_pod(claim) == event.pod:
+                # As in a cluster, a claim that was created for a pod is deleted with the pod.
                 self._claims.delete(namespace, name)
             else:
                 self._claims.apply(dra_pods.released(claim, [str(event.pod)]), namespace=namespace)

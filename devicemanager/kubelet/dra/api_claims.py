@@ -116,8 +116,10 @@ class ApiClaims:
         try:
             self._client.attempt("DELETE", path, query={"fieldSelector": selector})
         except NotFound:
+            # As in the kubelet, 404 counts as done.
             return
         except ClientClosing:
+            # The kubelet is stopping. Its next start deletes all slices of the node.
             return
 
     def close(self) -> None:

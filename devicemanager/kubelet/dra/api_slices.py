@@ -40,8 +40,11 @@ class ApiSlices:
         """
         with self._lock:
             is_first, self._is_started = not self._is_started, True
+        # Without the lock, because the thread of the watch needs it to store the first list.
         if is_first:
             Reflector(self._source, "resourceslices", self, query=self._query).start()
+            # Only the first call waits, and not forever: a report must not hang with the API
+            # server.
             self._listed.wait(_FIRST_LIST)
         with self._lock:
             return tuple(self._slices[name] for name in sorted(self._slices))

@@ -100,6 +100,7 @@ class ResourceClaims:
             claim = self._claims.get((namespace, name))
         if claim is None:
             raise ClaimFetchError.not_found(name)
+        # Not a copy: the kubelet only reads claims, and each change stores a new dict.
         return claim
 
     def known(self, kind: str) -> Iterable[Mapping[str, Any]]:
@@ -149,6 +150,7 @@ class ResourceClaims:
         Raises RequestError for objects of other kinds.
         """
         for each in objects:
+            # All kinds are checked before the first object is added, so an error adds nothing.
             if (kind := each.get("kind")) not in OFFERED:
                 raise RequestError(f"invalid kind {kind!r}: use one of {', '.join(OFFERED)}")
         for each in objects:
@@ -157,6 +159,7 @@ class ResourceClaims:
             own = metadata.get("namespace") or namespace if kind == _TEMPLATE else ""
             with self._lock:
                 self._offered[kind, own, metadata["name"]] = copy.deepcopy(dict(each))
+            # Without the lock, because the callback may call methods of this object.
             self._changed(f"{kind} {metadata['name']} applied")
 
     def load(self, source: ClaimSources, *, namespace: str = "default") -> None:
@@ -186,6 +189,7 @@ class ResourceClaims:
         if kind == _CLAIM:
             self.delete(namespace, name)
             return
+        # Slices and classes have no namespace.
         own = namespace if kind == _TEMPLATE else ""
         with self._lock:
             found = self._offered.pop((kind, own, name), None)
@@ -218,6 +222,7 @@ class ResourceClaims:
         before: dict[tuple[str, str], JsonClaim | None] = {}
         for claim in claims:
             claim["metadata"].setdefault("namespace", namespace)
+            # If ``claims`` has a claim twice, the state before the first change must be restored.
             before.setdefault(_key(claim), self._claims.get(_key(claim)))
             self._put(claim, namespace)
         return partial(self._restore, before)
@@ -240,6 +245,7 @@ class ResourceClaims:
         metadata.setdefault("namespace", namespace)
         if not metadata.get("uid"):
             metadata["uid"] = stable_uid("ResourceClaim", "/".join(_key(claim)))
+        # The caller may change its dict later.
         claim = copy.deepcopy(claim)
         with self._lock:
             self._claims[_key(claim)] = claim
@@ -252,8 +258,8 @@ class ResourceClaims:
         claim whose name is not in the pod's spec is assigned to an entry of
         ``spec.resourceClaims`` that has a template. The claim's annotation
         ``resource.kubernetes.io/pod-claim-name`` names this entry. A claim without the annotation
-        is assigned to the first such entry that has no claim. The pod becomes the owner of an assigned
-        claim.
+        is assigned to the first such entry that has no claim. The pod becomes the owner of an
+        assigned claim.
 
         Returns the pod with the names of the assigned claims in ``status.resourceClaimStatuses``,
         and a function that restores the stored claims as they were before.
@@ -263,6 +269,8 @@ class ResourceClaims:
         """
         claims = read_resource_claims(source)
         statuses = {**pod.claim_statuses}
+        # Entries without the name of a claim use a template. Those in the status already have a
+        # claim.
         free = [
             name
             for name, claim in pod.resource_claims.items()
@@ -289,6 +297,7 @@ class ResourceClaims:
                 statuses[entry] = metadata["name"]
                 metadata["ownerReferences"] = [_owner(pod)]
             _reserve(claim, pod)
+        # Claims are stored only after all of them were checked, so an error changes nothing.
         return _with_statuses(pod, statuses), self.put_all(claims, pod.namespace)
 
     def add(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
@@ -307,6 +316,7 @@ class ResourceClaims:
     def reserve(self, namespace: str, name: str, pod: Pod | str) -> None:
         """Reserve a claim for a pod. ``pod`` is the pod or its UID. Raises RequestError for an
         unknown claim."""
+        # The kubelet compares only UIDs, so an entry without the pod's name is enough.
         entry = _consumer(pod) if isinstance(pod, Pod) else {"resource": "pods", "uid": pod}
         self._change(
             namespace,
@@ -438,6 +448,7 @@ def _texts(claim: ResourceClaim) -> Iterator[object]:
 def _claim_of(claim: Mapping[str, Any]) -> ResourceClaim:
     metadata, status = claim["metadata"], claim.get("status") or {}
     allocation = status.get("allocation")
+    # As in ``metav1.IsControlledBy``, only the controller counts as the owner.
     owners = [each for each in metadata.get("ownerReferences") or () if each.get("controller")]
     owner: Mapping[str, Any] = owners[0] if owners else {}
     reserved = list(_reserved(status))

@@ -128,7 +128,9 @@ class DriverConnection:
     def call(self, effect: CallDriver) -> Answer:
         """Call NodePrepareResources or NodeUnprepareResources.
 
-        ``effect`` names the driver instance, the method and the claims. Returns a mapping from each claim's UID to the driver's result for the claim.
+        ``effect`` names the driver instance, the method and the claims.
+
+        Returns a mapping from each claim's UID to the driver's result for the claim.
 
         Raises RpcError if the call fails.
         """

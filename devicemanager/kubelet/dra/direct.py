@@ -34,6 +34,7 @@ def call_driver(
     except (ClaimFetchError, DraError) as error:
         raise RequestError(str(error)) from error
     assert isinstance(answer, dict)
+    # Sorted, because a protobuf map has no order.
     return {uid: _result(driver, each) for uid, each in sorted(answer.items())}
 
 

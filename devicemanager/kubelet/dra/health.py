@@ -73,7 +73,10 @@ class HealthSink(Protocol):
 
 
 class HealthStream:
-    """Health stream of one driver instance. If it ends, it is opened again after 5 s. Thread-safe."""
+    """Health stream of one driver instance. Thread-safe.
+
+    If the stream ends, it is opened again after 5 s.
+    """
 
     def __init__(
         self,
@@ -103,6 +106,7 @@ class HealthStream:
     def start(self) -> None:
         """Open the stream, and read it on a new thread."""
         with self._lock:
+            # After a retry, this is the timer's own call. The timer cannot be canceled any more.
             self._cancel = None
             if self._closed:
                 return
@@ -125,6 +129,8 @@ class HealthStream:
             for message in self._connection.watch_health(self._service):
                 self._sink.report(self._instance, *_devices(message))
         except RpcError as error:
+            # Since v1.37, this code ends the watch for good. In v1.36, the kubelet tries again
+            # after 5 s.
             return self._stops and error.code == "Unimplemented"
         except (DecodeError, UnicodeDecodeError):
             # As in gRPC for Go, an undecodable message ends the stream.
@@ -165,6 +171,7 @@ def _device(entry: Any) -> ReportedDevice:
     return ReportedDevice(
         entry.device.pool_name,
         entry.device.device_name,
+        # As in the kubelet, a value that it does not know counts as Unknown.
         _HEALTH.get(entry.health, Health.UNKNOWN),
         entry.message,
         entry.health_check_timeout_seconds,
@@ -218,11 +225,13 @@ class HealthFile:
 
 
 def _entry(key: DeviceKey, health: DeviceHealth, offset: float) -> dict[str, Any]:
+    # The time can come from a damaged file, and then lie outside of what can be formatted.
     updated = datetime.fromtimestamp(min(max(health.updated + offset, 0.0), _LATEST), UTC)
     return {
         "PoolName": key.pool,
         "DeviceName": key.device,
         "Health": str(health.health),
+        # Go writes UTC as Z.
         "LastUpdated": updated.isoformat().replace("+00:00", "Z"),
         "HealthCheckTimeout": int(health.timeout * _NANOSECONDS),
         "Message": health.message,

@@ -99,7 +99,11 @@ class Instances:
         self._check_limit(pid)
         with self._state.lock:
             drivers = self._state.drivers
+            # As in the kubelet, this comes first: the stage of an error decides its text, and
+            # whether the registration is retried.
             drivers.validate(driver, endpoint, services)
+            # Before v1.33, a new instance replaces the driver's old instance, whose connection must
+            # then be closed.
             replaced = [each for each in drivers if each.driver == driver]
             instance = drivers.register(driver, endpoint, services, self._clock.monotonic())
             replaced = [each for each in replaced if drivers.get(each.id) is None]
@@ -111,6 +115,8 @@ class Instances:
             f"DRA driver {driver} registered {endpoint} with {instance.service}",
             resource=driver,
         )
+        # The registration can plan a deletion of slices, which happens if the instance never
+        # connects.
         self._follow_wipes()
         return instance
 
@@ -138,6 +144,8 @@ class Instances:
                 self._on_error,
                 stops_if_unimplemented=bool(self._settings.behaviour.dra_health_services),
             )
+        # Stored before the connection starts. Otherwise, ``close`` could miss a connection that
+        # starts at the same time.
         with self._lock:
             is_closed = self._closed
             if not is_closed:
@@ -152,6 +160,8 @@ class Instances:
     def _connection_changed(self, instance: Instance, connected: bool) -> None:
         with self._state.lock:
             if self._state.drivers.get(instance.id) is None:
+                # The instance has deregistered in the meantime, so its connection does not matter
+                # any more.
                 return
             now = self._clock.monotonic()
             self._state.drivers.set_connected(instance.id, connected, now)
@@ -204,13 +214,16 @@ class Instances:
     def call(self, effect: CallDriver) -> Answer:
         """Call NodePrepareResources or NodeUnprepareResources.
 
-        ``effect`` names the driver instance, the method and the claims. Returns a mapping from each claim's UID to the driver's result for the claim.
+        ``effect`` names the driver instance, the method and the claims.
+
+        Returns a mapping from each claim's UID to the driver's result for the claim.
 
         Raises RpcError if the call fails or the instance is not registered.
         """
         with self._lock:
             found = self._open.get(effect.instance)
         if found is None:
+            # The error with which gRPC for Go ends a call when the instance deregisters.
             raise RpcError("Canceled", messages.CONNECTION_CLOSING)
         return found.connection.call(effect)
 
@@ -235,6 +248,7 @@ class Instances:
         """Close all connections, and cancel all timers."""
         with self._lock:
             self._closed = True
+            # A copy, because ``_close`` removes the instances one by one.
             numbers = list(self._open)
             cancel, self._cancel_wipe = self._cancel_wipe, None
         if cancel is not None:

@@ -154,15 +154,21 @@ class DraManager:
             raise StartError(f"cannot write the state file of the DRA manager: {error}") from error
         with self._state.lock:
             self._state.cache = ClaimCache(claims)
+            # If the file names no pods, the reconcile loop need not wait for the pods that the
+            # kubelet does not know yet.
             self._is_sources_ready = not any(each.pods for each in claims)
             if self._settings.behaviour.dra_health:
                 self._state.health = HealthCache(self._rules, self._health_file.load())
+        # As in the kubelet, the slices of running drivers are deleted, too. The drivers publish
+        # them again.
         self._wiper.wipe()
         self._reconcile_later()
 
     def close(self) -> None:
         """Close all connections, so that calls in flight fail. Stop all timers and all writes."""
         with self._lock:
+            # Set before the connections are closed: the end of their health streams must not remove
+            # the health from the file.
             self._closed = True
             cancel, self._cancel = self._cancel, None
         if cancel is not None:
@@ -171,6 +177,8 @@ class DraManager:
         self.instances.close()
         self._file.close()
         with self._state.lock:
+            # Threads that wait for a shared claim see that the kubelet is stopping, and raise an
+            # error.
             self._state.lock.notify_all()
 
     def _snapshot(self) -> tuple[ClaimInfo, ...]:
@@ -230,6 +238,7 @@ class DraManager:
     def unprepare(self, pod: Pod) -> None:
         """Unprepare all claims of a pod. Raises DraError with the kubelet's message."""
         claims, begun = pod_claims(pod), time.monotonic()
+        # The names are read first, because unpreparing removes the claims from the cache.
         state, names = self._state, ", ".join(each.name for each in self.held(pod.uid))
         try:
             self._run(unprepare(claims, state.cache, state.drivers, self._rules), claims)
@@ -247,6 +256,8 @@ class DraManager:
         response to this call is dropped.
         """
         with self._lock:
+            # Only the end of an attempt removes the UID again. Without an attempt, it would stay
+            # forever.
             if uid in self._preparing:
                 self._canceled.add(uid)
 
@@ -279,6 +290,7 @@ class DraManager:
         ``attempt`` is the last attempt to prepare or unprepare the pod's claims.
         """
         claims = pod_claims(pod)
+        # Requests to the API server can take long, so they are sent before the lock is taken.
         names = {*pod.resource_claims.values(), *pod.claim_statuses.values(), pod.extended_claim}
         fetched = {name: self._fetched(pod.namespace, name) for name in names if name is not None}
         state, absent = self._state, self.instances.absent()
@@ -306,6 +318,7 @@ class DraManager:
         the result only if ``pods`` contains the pods.
         """
         claims = self.claim_infos(pods)
+        # Called without the lock: the first call can wait some seconds for the API server.
         slices = map(slice_info, self._claims.known("ResourceSlice"))
         with self._state.lock:
             drivers = tuple(map(_driver_instance, self._state.drivers))
@@ -331,6 +344,7 @@ class DraManager:
         All other claims are read only if this needs no request.
         """
         absent = self.instances.absent()
+        # All requests to the API server are sent before the lock is taken.
         objects = [*self._claims.known("ResourceClaim"), *starmap(self.fetch, fetched)]
         found = [each for each in objects if each is not None]
         known = {ClaimKey(each.namespace, each.name): each for each in _readable(found)}
@@ -369,6 +383,7 @@ class DraManager:
         Raises ClaimFetchError if a claim cannot be read, DraError if the driver or the instance is
         not registered, and RpcError if the call fails.
         """
+        # A request to a driver contains the UIDs of claims, so the claims are read first.
         read = [claim_of(self._claims.fetch(namespace, name)) for namespace, name in claims]
         refs = tuple([ClaimRef(each.namespace, each.name, each.uid) for each in read])
         with self._state.lock:
@@ -377,6 +392,8 @@ class DraManager:
                 for each in self._state.drivers
                 if (each.driver, each.endpoint) == (driver, endpoint)
             ]
+            # If the endpoint is unknown, ``lookup`` raises the error for a driver without any
+            # instance.
             instance = found[0] if found else self._state.drivers.lookup(driver)
         if endpoint is not None and not found:
             raise DraError(
@@ -454,6 +471,7 @@ class DraManager:
             health = self._state.health
             before = health.changes
             changed = health.report(instance.driver, devices, self._clock.monotonic())
+            # Not the same as ``changed``: a device that is forgotten changes the file, but no pod.
             is_written = health.changes != before
             pods = holders(self._state.cache, instance.driver, changed)
         if is_written:
@@ -491,6 +509,7 @@ class DraManager:
         try:
             self._health_file.write(self._health_snapshot)
         except checkpoint.CheckpointWriteError as error:
+            # The health in memory is still correct, so the kubelet goes on.
             self._events.publish(EventKind.DRA_STATE_FAILED, str(error))
 
     # -- generators ------------------------------------------------------------------
@@ -508,10 +527,14 @@ class DraManager:
                     try:
                         answer = self._without_lock(effect, pod)
                     except (ClaimFetchError, RpcError, StateWriteError) as failure:
+                        # The generator gets the error, and raises the kubelet's error for the
+                        # failed step.
                         error = failure
             except StopIteration:
                 return
             finally:
+                # After an error, the generator may not have ended. Closing it ends its reservations
+                # of claims, for which other pods wait.
                 steps.close()
                 self._changed(pod)
                 # Other pods can wait for claims that this generator has prepared.
@@ -521,6 +544,7 @@ class DraManager:
         lock = self._state.lock
         if isinstance(effect, AwaitClaims):
             cache = self._state.cache
+            # The condition releases the lock while it waits.
             lock.wait_for(lambda: self._closed or not any(map(cache.is_preparing, effect.claims)))
             if self._closed:
                 raise DraError("the kubelet is stopping")
@@ -532,6 +556,7 @@ class DraManager:
             lock.acquire()
 
     def _carry_out(self, effect: FetchClaim | CallDriver | WriteState, pod: PodClaims) -> Answer:
+        # The pod can terminate between two effects. Then the next call is not sent.
         self._check_canceled(effect, pod)
         answer = self._perform(effect)
         # The pod can terminate while this thread waits for the response.
@@ -553,6 +578,8 @@ class DraManager:
         pod is canceled."""
         if pod.uid not in self._canceled:
             return
+        # Writes and NodeUnprepareResources calls are not canceled: the termination of the pod needs
+        # both.
         match effect:
             case FetchClaim():
                 raise ClaimFetchError("context canceled")
@@ -563,6 +590,7 @@ class DraManager:
         """Count a change of a pod's claims. Must be called with the lock held."""
         self._version += 1
         claims = self._state.cache.of_pod(pod.uid)
+        # PodResources shows a shared claim for each of its pods, so all of them change.
         for uid in {pod.uid}.union(*(claim.pods for claim in claims)):
             self._pod_versions[uid] = self._version
         if not claims:
@@ -584,18 +612,22 @@ class DraManager:
     def _reconcile_and_repeat(self) -> None:
         try:
             self.reconcile()
+        # No caller waits for this thread, so an unexpected error is reported here.
         except BaseException as error:
             self._on_error(error)
+        # The timer is set after the run, so two runs never overlap, however long a driver takes.
         self._reconcile_later()
 
     def reconcile(self) -> None:
         """Unprepare the claims of inactive pods."""
+        # Until all pods are known, an unknown pod can still be running.
         active = self._active() if self._is_sources_ready else None
         if active is None:
             return
         with self._state.lock:
             inactive = inactive_pods(self._state.cache, active)
         for each in inactive:
+            # The names of deleted pods are unknown, so the UID is also the name.
             pod, begun = PodClaims(each.uid, each.uid, each.namespace), time.monotonic()
             state = self._state
             steps = unprepare_claims(
@@ -605,6 +637,7 @@ class DraManager:
                 self._run(steps, pod)
             except DraError as error:
                 publish_result(self._events, EventKind.UNPREPARE_FAILED, pod, str(error), begun)
+                # The claims stay in the cache, so the next run tries again.
                 continue
             names = ", ".join(each.claims)
             publish_result(

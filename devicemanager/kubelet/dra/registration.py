@@ -46,6 +46,8 @@ class DraPluginHandler:
         except RegistrationRejected as rejected:
             raise await self._registrar.report(ResourceName(info.name), rejected) from rejected
         except asyncio.CancelledError:
+            # The thread may still be registering the driver. Then it removes the instance at its
+            # end.
             driver.deregister()
             raise
         return driver

@@ -51,6 +51,7 @@ class StateFile:
         the file cannot be written.
         """
         self._writer = Writer(self._store, lambda: self._document.parts(claims()))
+        # A kubelet that was killed during a write leaves a temporary file.
         self._store.remove_leftovers()
         try:
             found = self._store.load_state().claims or ()

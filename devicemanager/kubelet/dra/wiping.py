@@ -19,6 +19,7 @@ from devicemanager.io.clock import Cancel, Clock
 
 __all__ = ["Wiper"]
 
+# The values of the kubelet, which also adds a random jitter of up to 20 %.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0
 """First and maximum wait before a failed deletion is retried, in seconds."""
 
@@ -45,6 +46,7 @@ class Wiper:
         self._start(driver, _FIRST_WAIT)
 
     def _start(self, driver: str | None, wait: float) -> None:
+        # Timers and connection callbacks call this function, and must not wait for the API server.
         work = threading.Thread(target=self._run, args=(driver, wait), name="slices", daemon=True)
         work.start()
 
@@ -65,6 +67,7 @@ class Wiper:
     def _retry(self, driver: str | None, wait: float) -> None:
         def again() -> None:
             with self._lock:
+                # A timer that has fired must not be canceled later.
                 self._retries.pop(driver, None)
             self._start(driver, min(2 * wait, _LONGEST_WAIT))
 

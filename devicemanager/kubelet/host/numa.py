@@ -21,6 +21,7 @@ SYSFS_NODES = Path("sys/devices/system/node")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _MEM_TOTAL = re.compile(r"MemTotal:\s+([0-9]+) kB")
 _MAX_SIZE = 1 << 20
+# Far more than the 8192 CPUs and 1024 NUMA nodes that Linux supports on x86.
 _MAX_LISTED = 1 << 16
 _KEYS = ("nodes", "distances", "cpus", "memory")
 
@@ -188,6 +189,7 @@ def id_list(where: object, text: str) -> list[int]:
         if last - first >= _MAX_LISTED:
             raise NumaError(f"{where}: range `{part}` too long: limit {_MAX_LISTED} numbers")
         ids.extend(range(first, last + 1))
+        # Several ranges, each below the limit, can together be too long.
         if len(ids) > 2 * _MAX_LISTED:
             raise NumaError(f"{where}: list too long: limit {2 * _MAX_LISTED} numbers")
     return ids
@@ -267,9 +269,11 @@ def _bytes(where: str, value: object) -> int:
 
 
 def _total_bytes(path: Path) -> int:
+    # ``search``, because the line begins with the number of the node, such as ``Node 0``.
     match = _MEM_TOTAL.search(_text(path))
     if match is None:
         raise NumaError(f"{path}: expected a line `MemTotal: <n> kB`")
+    # The kernel's kB are KiB.
     return int(match[1]) * 1024
 
 
@@ -294,6 +298,7 @@ def _load(path: Path) -> object:
         documents = load_documents(_text(path))
     except ManifestError as error:
         raise NumaError(f"{path}: {error}") from None
+    # None leads to the error for a file that is not a mapping.
     return documents[0] if len(documents) == 1 else None
 
 

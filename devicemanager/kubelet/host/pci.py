@@ -39,7 +39,8 @@ def addresses(vendor_id: str, product_id: str, sysfs: Path = Path("/sys")) -> tu
     """Return the addresses of all PCI devices with this vendor ID and product ID, sorted.
 
     An address is a text such as ``0000:3b:00.0``. ``sysfs`` is the mount point of sysfs. The IDs
-    are four hexadecimal digits, with or without ``0x``. A device that vanishes during the read is omitted.
+    are four hexadecimal digits, with or without ``0x``. A device that vanishes during the read is
+    omitted.
     """
     wanted = (_plain(vendor_id), _plain(product_id))
     devices = sysfs / "bus/pci/devices"
@@ -87,8 +88,8 @@ def assign(
 ) -> ContainerSettings:
     """Return a container's settings, with a PCI address from ``host`` for every PCI device.
 
-    ``host`` is the result of ``find`` for the same settings. The choice of addresses and the errors
-    are those of ``resolve``. Does not read sysfs.
+    ``host`` is the result of ``find`` for the same settings. Addresses are chosen, and errors
+    raised, as in ``resolve``. Does not read sysfs.
     """
     if not settings.pci_devices:
         return settings

@@ -173,6 +173,7 @@ class InMemoryDra:
                 made = self._drivers.register(driver, _ENDPOINT, _SERVICES, now)
                 self._drivers.set_connected(made.id, True, now)
             pods = {uid for claim in self._cache if driver in claim.drivers for uid in claim.pods}
+        # Sorted, so that the queue has the same order in every run.
         for uid in sorted(pods):
             if self._updates.report(PodUid(uid)):
                 text = f"{driver}: health changed"
@@ -242,6 +243,8 @@ class InMemoryDra:
         """Run a generator to its end. Raises DraError and SandboxLater."""
         answer: Answer = None
         error: Exception | None = None
+        # A simulated driver reads the allocation from these claims, as a real driver gets the claim
+        # from the API server.
         fetched: _Fetched = {}
         with self._lock:
             try:
@@ -256,6 +259,8 @@ class InMemoryDra:
                                 answer = self._call(effect, pod, fetched)
                             case AwaitClaims():
                                 self._await(effect)
+                    # SandboxLater is not caught. It ends this attempt, and the next attempt begins
+                    # from the start.
                     except (ClaimFetchError, RpcError) as failure:
                         error = failure
             except StopIteration:
@@ -272,11 +277,13 @@ class InMemoryDra:
             raise DraError("the kubelet is stopping")
 
     def _fetch(self, effect: FetchClaim, pod: PodClaims, fetched: _Fetched) -> Mapping[str, Any]:
+        # Other pods must not wait for a slow API server.
         self._lock.release()
         try:
             claim = self._source.fetch(effect.namespace, effect.name)
         finally:
             self._lock.acquire()
+        # The pod can end while the request is in progress.
         if pod.uid not in self._preparing:
             raise ClaimFetchError("context canceled")
         fetched[str(claim["metadata"].get("uid"))] = claim
@@ -305,10 +312,12 @@ class InMemoryDra:
         if not delay:
             return
         at = self._responses.get(pod.uid)
+        # An attempt during the delay must not start the delay again.
         if at is None or now < at:
             self._responses[pod.uid] = at = now + min(delay, CALL_TIMEOUT) if at is None else at
             raise SandboxLater(at - now)
         if delay > CALL_TIMEOUT:
+            # The next attempt is a new call, which the driver delays again.
             del self._responses[pod.uid]
             raise RpcError("DeadlineExceeded", "context deadline exceeded")
 
@@ -338,6 +347,7 @@ class InMemoryDra:
         an empty text. Devices can be shared with ``adminAccess`` or ``shareID``."""
         if result.get("adminAccess") or result.get("shareID"):
             return ""
+        # Like a real driver, refuse a device while another prepared claim has it.
         for claim in self._cache:
             state = claim.drivers.get(driver)
             for each in (state and state.devices) or ():

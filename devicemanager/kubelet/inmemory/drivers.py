@@ -58,11 +58,13 @@ class NodeDrivers:
         if driver not in self.devices:
             known = ", ".join(self.devices) or "none"
             raise RequestError(f"unknown DRA driver {driver}: the node has {known}")
+        # A new dict replaces the old one, because ``state`` reads it without the lock.
         with self._lock:
             self._states = {**self._states, driver: change(self.state(driver))}
 
     def fails_now(self, driver: str) -> bool:
         """Count a NodePrepareResources call of the driver. Return True if the call must fail."""
+        # Pods can call the driver at the same time, and the given number of calls must fail.
         with self._lock:
             state = self.state(driver)
             if state.prepare_failures > 0:
@@ -117,6 +119,7 @@ class InMemoryDriver:
 
     def find(self, id_: str | None, _: object) -> None:
         """Publish a lost device again; with ``id_`` None, all lost devices."""
+        # A name that is not lost has no effect, as in ``InMemoryPlugin``.
         self._change(
             lambda state: attrs.evolve(
                 state, lost=frozenset() if id_ is None else state.lost - {id_}

@@ -141,6 +141,7 @@ class InMemoryKubelet:
             process, self._life.process = self._life.process, None
             if process is None:
                 return
+            # An in-memory kubelet has no state file, so the next process gets the claims from here.
             if process.dra.if_used is not None:
                 self._claims_before = process.dra.if_used.claims
             process.stop()
@@ -220,6 +221,7 @@ class InMemoryKubelet:
         if self.settings.wait_for_plugin:
             self._register_all()
         process.workers.readmit(self._returning(order))
+        # Not earlier: this frees the devices of pods that have not been admitted again.
         process.workers.sources_ready()
         self._register_all()
 
@@ -249,6 +251,8 @@ class InMemoryKubelet:
         if saved is not None:
             process.manager.restore(saved)
         if self._claims_before and self.settings.behaviour.dra_enabled:
+            # Pods from before the restart hold claims, so the DRA manager cannot wait for a new
+            # pod.
             process.dra.manager()
         self._latest = self._life.process = process
         self.events.publish(EventKind.STARTED, "in-memory kubelet is running")
@@ -330,6 +334,7 @@ class InMemoryKubelet:
         """Add a pod that an earlier kubelet ran, as ``MockKubelet.restore`` does."""
         admission = self._pods.restore(manifest, devices, statuses, start_time)
         record = self._store.get(pod_uid(admission.uid))
+        # Without a sandbox, the claims are prepared when the sandbox is created.
         if record is not None and record.uses_dra and record.has_sandbox:
             self._life.serving().dra.manager().adopt(record.pod)
         return admission
@@ -341,11 +346,13 @@ class InMemoryKubelet:
         """
         process = self._life.serving()
         uses_dra = process.workers.uses_dra(pod)
+        # One step, so that no other thread sees a pod that is known but not admitted.
         with self._store.lock:
             record = self._store.add(pod, self.clock.time())
             record.admitted = True
             record.uses_dra = uses_dra
             record.all_started()
+        # Without the store's lock, because preparing claims can wait for the API server.
         if uses_dra:
             process.dra.manager().adopt(pod)
 
@@ -473,8 +480,10 @@ class InMemoryKubelet:
     @property
     def telemetry(self) -> NodeTelemetry:
         """Internal: the data for the node's metrics, such as device counts and GPU usage."""
+        # Not at the top, because only nodes that report metrics need the module.
         from devicemanager.kubelet.telemetry import NodeTelemetry
 
+        # The manager is passed as a function, because a restart replaces it.
         return NodeTelemetry(lambda: self.manager, self.allocated_resources_status, self._store)
 
     # -- simulated plugins and devices ---------------------------------------------------

@@ -25,7 +25,7 @@ class Document(Protocol):
         """Replace the IDs of the healthy devices of all known resources."""
 
     def put(self, pod: PodUid, held: Holdings) -> None:
-        """Replace a pod's checkpoint entries at their position. Append those of a new pod."""
+        """Replace the checkpoint entries of a pod. The entries of a new pod are appended."""
 
     def remove(self, pod: PodUid) -> None:
         """Remove a pod's checkpoint entries, if it has any."""

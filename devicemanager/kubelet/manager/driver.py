@@ -97,7 +97,7 @@ class HostDeviceAssignment:
         return response if host is None else settings_to_bytes(settings)
 
     def restore(self, pod: PodUid, response: bytes) -> None:
-        """Assign the host devices in a stored Allocate response to the pod again.
+        """Assign to the pod the host devices that a stored Allocate response names.
 
         Raises WireError for bytes that cannot be parsed.
         """

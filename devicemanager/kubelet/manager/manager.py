@@ -256,6 +256,7 @@ class DeviceManager:
         Raises ``Rejected``, and changes nothing, if the new requests do not fit on the node.
         """
         allocation = self._allocation(pod, None)
+        # Nothing is written: the checkpoint has only devices, and a resize does not change them.
         with self.state.lock:
             place(allocation)
 
@@ -360,6 +361,9 @@ class DeviceManager:
             self._deactivate(pod)
 
     def _deactivate(self, pod: PodUid) -> None:
+        # CPU and memory are free at once: the kubelet's fit check counts only active pods
+        # (``filterOutInactivePods``, v1.32). Devices and exclusive CPUs wait for the next admission
+        # or List.
         self.state.pods.deactivate(pod)
         self.state.node.remove(pod)
 
@@ -393,6 +397,7 @@ class DeviceManager:
             with self.state.lock:
                 endpoint = self.state.endpoints.serving(resource)
                 connection = None if endpoint is None else self.state.connections.get(endpoint.id)
+            # As ``isDevicePluginResource``: CPU, memory and resources without a plugin are skipped.
             if not self.is_known(resource):
                 continue
             if endpoint is None:
@@ -444,6 +449,8 @@ class DeviceManager:
         period is over; ``expire`` removes them.
         """
         with self.state.lock:
+            # Only the references are copied under the lock. The lists are immutable, so they are
+            # counted without it.
             lists = list(self.state.endpoints.resources())
         return Capacity(
             {name: devices.capacity for name, devices in lists},
@@ -465,8 +472,10 @@ class DeviceManager:
     def allocated_resources_status(
         self, pod: PodUid
     ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-        """Return a mapping from container names to ``allocatedResourcesStatus``. Only containers of
-        the pod that have devices are included."""
+        """Return the ``allocatedResourcesStatus`` of the pod's containers, by container name.
+
+        Containers without devices are omitted.
+        """
         # Imported here: most pods have no status to show, and a start does not load it.
         from devicemanager.core.status import allocated_resources_status
 
@@ -493,9 +502,9 @@ class DeviceManager:
             return snapshot(self.state)
 
     def providers(self) -> tuple[HintProvider, ...]:
-        """Return the hint providers, such as the CPU Manager, with what they have allocated.
+        """Return the hint providers, such as the CPU Manager.
 
-        After a restart, the new device manager continues with them.
+        After a restart, the new device manager gets them, so that pods keep their CPUs and memory.
         """
         with self.state.lock:
             return self.state.hint_providers.providers()
@@ -508,10 +517,14 @@ class DeviceManager:
             return explain(allocation)
 
     def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:
-        """Return two mappings from resources to NUMA hints: of the first container and of the pod.
+        """Return the NUMA hints of a pod in two mappings, each by resource.
+
+        The first mapping has the hints of the pod's first container. The second has the hints of
+        the whole pod, as in the topology scope ``pod``.
 
         Devices of inactive pods are freed first (``GetTopologyHints``, v1.32).
         """
+        # Noted first: with quirk Q10, ``free_inactive`` then keeps the devices of this pod.
         with self.state.lock:
             self.state.note_admission(pod.uid)
         self.free_inactive()

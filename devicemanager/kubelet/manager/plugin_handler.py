@@ -161,9 +161,10 @@ class ClientHandler:
     ) -> EndpointId:
         """Register a plugin, and close the connections that it replaces.
 
-        Returns the number of the registration. ``name`` distinguishes plugins of the same resource:
-        it is the file name of the plugin's socket, or the path for the plugin watcher. ``socket``
-        is the path of the socket, for error texts. Raises EndpointError if the kubelet is stopping.
+        Returns the number of the registration. ``name`` distinguishes plugins of the same resource.
+        It is the file name of the plugin's socket. If the plugin watcher found the plugin, it is
+        the path of the socket. ``socket`` is the path of the socket, for error texts. Raises
+        EndpointError if the kubelet is stopping.
 
         With the kubelet bug (quirk) Q1, Q3 or Q24, replaced connections stay open. With Q2,
         EndpointError is also raised if the plugin is already connected.

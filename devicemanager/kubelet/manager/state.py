@@ -123,7 +123,7 @@ class PodStates:
         self._drop_if_empty(pod)
 
     def set_host_devices(self, pod: PodUid, names: frozenset[str]) -> None:
-        """Replace the host devices that the pod uses."""
+        """Replace the names of the PCI devices and network interfaces that the pod uses."""
         self._record(pod).host_devices = names
         self._drop_if_empty(pod)
 
@@ -270,8 +270,10 @@ class State:
         return resource in self._document.registered
 
     def note_pod(self, pod: PodUid, without: Collection[ContainerName] = ()) -> None:
-        """Store the pod's current allocations for the next checkpoint write, except those of the
-        containers ``without``."""
+        """Store the pod's current allocations for the next checkpoint write.
+
+        ``without`` has the names of containers whose allocations are left out.
+        """
         held = self.ledger.pod(pod)
         if without:
             held = {name: each for name, each in held.items() if name not in without}
@@ -313,8 +315,10 @@ class State:
         }
 
     def begin_reuse(self, pod: PodUid) -> Reusable:
-        """Return the devices that a pod's containers may reuse; forget the reusable devices of all
-        other pods."""
+        """Return the devices of a pod's init containers that its other containers may reuse.
+
+        Unlike ``reusable``, this method forgets the reusable devices of all other pods.
+        """
         reusable = self.reusable(pod)
         self._reusable = pod, reusable
         return reusable

@@ -19,8 +19,10 @@ from devicemanager.kubelet.manager.state import State
 __all__ = ["ManagerSnapshot", "Reserved", "snapshot"]
 
 Reserved = tuple[PodUid, ResourceName, frozenset[DeviceId]]
-"""Devices that an admission in progress has reserved: pod UID, resource and device IDs. With the
-kubelet bug (quirk) Q4, devices of failed admissions stay in use; the pod UID is then ``LEAKED``."""
+"""Devices that an admission in progress has reserved, as pod UID, resource and device IDs.
+
+With quirk Q4 (a kubelet bug), the devices of a failed admission stay in use. An entry for such
+devices has ``LEAKED`` instead of a pod UID."""
 
 
 @attrs.frozen(eq=False)

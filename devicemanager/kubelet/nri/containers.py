@@ -68,6 +68,8 @@ def adjust(container: nri.Container, change: nri.ContainerAdjustment) -> None:
         if not key.startswith(_REMOVED):
             container.annotations[key] = value
     container.CDI_devices.extend(change.CDI_devices)
+    # Merged, not replaced: a plugin sets only some of the fields. The others keep the values of
+    # the plugins before it.
     container.linux.resources.MergeFrom(change.linux.resources)
 
 
@@ -81,6 +83,7 @@ def _put(entries: Any, changes: Collection[_T], key: Callable[[_T], str]) -> Non
     gone = {key(each).removeprefix(_REMOVED) for each in changes}
     kept = [each for each in entries if key(each) not in gone]
     new = [each for each in changes if not key(each).startswith(_REMOVED)]
+    # Changed in place, because a repeated field of a message cannot be assigned.
     del entries[:]
     entries.extend([*kept, *new])
 
@@ -95,8 +98,10 @@ def adjusted_options(options: RunOptions, change: nri.ContainerAdjustment) -> Ru
     paths = [
         _mount(each)
         for each in change.mounts
+        # A removal is kept without a source: it has only the path that it removes.
         if each.source.startswith("/") or each.destination.startswith(_REMOVED)
     ]
+    # The plugin's entries come last: they replace entries with the same path in the container.
     mounts = {each.container_path: each for each in (*options.mounts, *paths)}
     nodes = [_device(each) for each in change.linux.devices]
     devices = {each.container_path: each for each in (*options.devices, *nodes)}
@@ -120,6 +125,7 @@ def _mount(mount: nri.Mount) -> Mount:
 
 
 def _device(device: nri.LinuxDevice) -> DeviceSpec:
+    # The message has neither a path on the host nor cgroup permissions.
     return DeviceSpec(container_path=device.path, host_path=device.path, permissions="rwm")
 
 
@@ -143,7 +149,10 @@ def shown(change: nri.ContainerAdjustment) -> str:
 
 
 def resources_shown(resources: nri.LinuxResources) -> list[str]:
-    """Return the CPUs, NUMA nodes and memory that a plugin sets, as texts."""
+    """Return the CPUs, NUMA nodes and memory limit in ``resources`` as texts, such as ``cpus 0-3``.
+
+    Values that are empty or 0 are omitted.
+    """
     cpu = resources.cpu
     values = {"cpus": cpu.cpus, "mems": cpu.mems, "memory": resources.memory.limit.value}
     return [f"{name} {value}" for name, value in values.items() if value]

@@ -228,6 +228,8 @@ class NriRuntime:
         with self._serial:
             config = render(options, self._cdi(options)).config
             sandbox = self._sandbox(pod)
+            # A container can be started again while it runs (``restart_container``). Plugins must
+            # see the end of the earlier container before the new one.
             self._end(sandbox, container.name)
             message = container_message(
                 container.name, secrets.token_hex(32), sandbox.message.id, config
@@ -237,6 +239,7 @@ class NriRuntime:
             self._notify(_CREATED, sandbox, message)
             self._change(_START, sandbox, message)
             message.state = _IS_RUNNING
+            # Stored after the calls that can fail: a container that did not start is never listed.
             with self._lock:
                 sandbox.containers[container.name] = message
             self._notify(_STARTED, sandbox, message)
@@ -251,6 +254,7 @@ class NriRuntime:
         if (found := self._known(pod)) is None:
             found = _Sandbox(pod_message(pod, secrets.token_hex(32)))
             self._change(_RUN, found)
+            # Stored after RunPodSandbox: if a plugin fails it, the next start sends it again.
             with self._lock:
                 self._sandboxes[pod.uid] = found
         return found
@@ -265,6 +269,7 @@ class NriRuntime:
         """Let the plugins adjust a new container, and return its settings."""
         request = nri.CreateContainerRequest(pod=sandbox.message)
         for plugin in self._server.subscribers(_CREATE):
+            # Copied for each plugin: it sees the adjustments of the plugins before it.
             request.container.CopyFrom(message)
             response = self._server.call(plugin, "CreateContainer", request)
             if response is None:

@@ -42,8 +42,8 @@ class ContainerOutcome:
     # A function instead of the settings: merging decodes the plugins' responses, and most tests
     # never read the settings.
     merging: Callable[[], RunOptions] | None = attrs.field(default=None, repr=False, eq=False)
-    """Function that returns the merged settings of the container, as the simulated kubelet version
-    merges them. None if this version merges settings like the newest version."""
+    """Function that merges the settings of the container by the rules of the simulated kubelet
+    version, and returns them. None if these rules are those of the newest version."""
 
     @property
     def devices(self) -> dict[str, list[str]]:

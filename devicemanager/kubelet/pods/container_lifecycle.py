@@ -4,7 +4,8 @@ Theory of operation. ``exited`` records the exit of a container. ``_after_end`` 
 first of these cases that applies:
 
 1. The pod is being deleted: delete it when its last container has exited.
-2. A rule of the container restarts all containers: remove them and start them again, immediately.
+2. A restart rule with the action RestartAllContainers matches the exit code: remove all
+   containers of the pod and start them again, immediately.
 3. The container must be restarted, by restartPolicy or because it is a sidecar: restart it, the
    first time immediately, later with an exponential backoff (``BackOff``).
 4. The container is an init container, but not a sidecar. It gets to this case only if it has
@@ -62,7 +63,7 @@ class _Entry:
 
 
 class BackOff(Generic[Key]):
-    """The kubelet's restart backoff: the first restart is immediate, then each wait doubles.
+    """The kubelet's restart backoff: no wait, then 10 s, 20 s, 40 s and so on, up to 5 minutes.
 
     The class follows ``flowcontrol.Backoff`` (client-go v1.32) as ``doBackOff`` uses it. The
     backoff of a container that ran for more than 10 minutes is reset. Times are seconds of any
@@ -166,6 +167,7 @@ class ContainerLifecycle:
         record.ended(container.name, exit_code, reason, self._clock.time())
 
     def _after_end(self, record: PodRecord, container: Container) -> None:
+        # Read first: the backoff counts from the exit, and the report to an NRI plugin can block.
         finished_at = self._clock.monotonic()
         self._containers.stopped(record.pod, container.name)
         ended = record.status(container.name).end
@@ -230,6 +232,7 @@ class ContainerLifecycle:
         key = record.pod.uid, container.name
         if self._timers.closed or not self._may_start(record, container):
             return
+        # As in ``doBackOff``, the backoff grows before the start, so failed starts count, too.
         with self._lock:
             self._back_off.starts(key, finished_at, self._clock.monotonic())
         try:

@@ -174,6 +174,8 @@ class Containers:
             was_started = record.status(container.name).was_started
             if only_new and was_started and not record.waits_for_init(container, is_init):
                 continue
+            # Checked for each container: a start can block in a plugin, and the pod can end in the
+            # meantime.
             self._check_starts(record)
             try:
                 self._start(record, container, is_init)
@@ -260,7 +262,10 @@ class Containers:
         self._check_exists(record)
         if record.pull_fails and not record.status(container.name).was_started:
             raise ImagePullError(f'Failed to pull image "{container.image}"')
+        # The claims come first, as in ``GetResources`` (v1.32): if they fail, no device plugin gets
+        # a call.
         of_claims = self._dra.cdi_devices(pod, container.name) if record.uses_dra else ()
+        # ``GetDeviceRunContainerOptions`` skips limits of 0, too.
         requested = [name for name, count in container.limits.items() if count]
         self._manager.pre_start(pod.uid, container.name, requested)
         self._check_exists(record)
@@ -301,6 +306,7 @@ class Containers:
         adjusted = self._runtime.create(record.pod, container, options)
         if is_init and not container.restartable:
             self._runtime.stop(record.pod, container.name)  # it runs to completion at once
+        # A deletion during ``create`` may have removed the sandbox before ``create`` made it.
         if self.is_gone(record):
             self._runtime.remove(record.pod)
             self._check_exists(record)

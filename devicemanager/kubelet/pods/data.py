@@ -25,7 +25,7 @@ Data = dict[str, Any]
 
 
 def settings_data(settings: ContainerSettings | RunOptions) -> Data:
-    """Convert the settings that a container gets from its devices to plain data."""
+    """Return the device settings of a container as a dict for JSON."""
     return attrs.asdict(settings)
 
 

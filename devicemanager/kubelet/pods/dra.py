@@ -61,8 +61,8 @@ class LazyDra(Generic[Manager_co]):
         create: Callable[[], Manager_co] | None = None,
         is_used: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``create`` creates and starts the manager; None for a kubelet without DRA. ``is_used``
-        returns True if pods can have ResourceClaims."""
+        """``create`` is a function that creates and starts the manager. It is None for a kubelet
+        without DRA. The function ``is_used`` returns True if pods can have ResourceClaims."""
         self._create = create
         self._is_used = is_used
         self._lock = threading.Lock()
@@ -79,6 +79,7 @@ class LazyDra(Generic[Manager_co]):
 
         with self._lock:
             if self._manager is None:
+                # A manager that is created after ``close`` would never be closed.
                 if self._closed or self._create is None:
                     raise StartError("the kubelet is stopping")
                 self._manager = self._create()
@@ -113,6 +114,8 @@ class LazyDra(Generic[Manager_co]):
     def unprepare(self, pod: Pod) -> None:
         self.manager().unprepare(pod)
 
+    # Most methods below do not create the manager: without it, this process has prepared no claim,
+    # and the empty result is right.
     def cancel(self, uid: str) -> None:
         if self._manager is not None:
             self._manager.cancel(uid)
@@ -140,9 +143,10 @@ class LazyDra(Generic[Manager_co]):
         return self._manager
 
     def used(self) -> Manager_co | None:
-        """Create the DRA manager if pods can have ResourceClaims, and return it.
+        """Return the DRA manager. Create it first if pods can have ResourceClaims.
 
-        Returns None if no manager exists. Raises StartError for the same reasons as ``manager``.
+        Returns None if pods cannot have ResourceClaims and no earlier call created the manager.
+        Raises StartError for the same reasons as ``manager``.
         """
         self.start()
         return self._manager

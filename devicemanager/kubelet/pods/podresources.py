@@ -9,10 +9,10 @@ others.
 
 A pod's version changes with its allocations, its claims and the shared CPUs. Each of the three has
 a counter, and the version is their sum. The counter of the claims falls to 0 when the pod has no
-more claims. The other counters only grow. They could grow by as much as the counter of the claims
-falls, and the sum would not change. To prevent this, the counter of the claims is multiplied by
-2**40 first. Versions are read before the data: if the data changes in between, the next request
-reads it again.
+more claims. The other two counters only grow. If they grew by the same number at that moment, the
+sum would not change. To prevent this, the counter of the claims is multiplied by 2**40 first.
+
+Versions are read before the data: if the data changes in between, the next request reads it again.
 
 PodResources shows claims in the field ``dynamic_resources``. They are ResourceClaims or *structured
 claims*: requests for devices in the API ``devmgmtproto.k8s.io``, the predecessor of DRA.

@@ -85,7 +85,7 @@ class PodRecord:
     uses_dra: bool = False
     """True if DRA drivers prepare the pod's claims before its sandbox is created."""
     cdi_devices: Mapping[ContainerName, tuple[str, ...]] = NO_ENTRIES
-    """CDI devices that containers of a pod with DRA got at their last start, by container."""
+    """CDI devices that each container got at its last start. Set only for pods with DRA."""
     run_options: Mapping[ContainerName, RunOptions] = NO_ENTRIES
     """Settings that containers got at their last start, by container. Containers without settings
     are omitted."""
@@ -95,8 +95,8 @@ class PodRecord:
     """Time of the next attempt to prepare or unprepare the pod's claims, in seconds of the
     monotonic clock; None if no attempt is scheduled."""
     ending: tuple[Phase, str, str] | None = None
-    """Phase, reason and message that the pod will have when its claims are unprepared; None while
-    its containers can still run."""
+    """Final phase, reason and message, which the pod gets once its claims are unprepared. None
+    while its containers can still run."""
     deletion_grace: float | None = None
     """Grace period of the pod's deletion in seconds; None if the pod is not being deleted."""
     deletion_time: float | None = None
@@ -136,7 +136,10 @@ class PodRecord:
         return self.is_active and (self.ending is not None or self.deletion_grace is not None)
 
     def synced(self) -> None:
-        """Record that the last attempt to prepare or unprepare the pod's claims succeeded."""
+        """Record that the pod's claims were prepared or unprepared without an error.
+
+        This clears ``sync_error`` and ``sync_at``.
+        """
         self.sync_error, self.sync_at = "", None
 
     def container(self, name: str) -> tuple[Container, bool]:
@@ -202,6 +205,7 @@ class PodRecord:
             status = status.ended(code, "Error" if code else "Completed", now)
             self.finished |= set() if code else {name}
         else:
+            # Kubelets with quirk Q27 take a restarted container for one that does not run.
             if status.restart_count:
                 self.restarted |= {name}
             self.running |= {name}
@@ -213,7 +217,7 @@ class PodRecord:
             self.phase = phase
 
     def sandbox_created(self, now: float | None) -> None:
-        """Record that the pod has a sandbox since the time ``now``, unless it already has one."""
+        """Record that a sandbox was created at the time ``now``, if the pod does not have one."""
         if not self.has_sandbox:
             self.has_sandbox, self.sandbox_time = True, now
 
@@ -236,11 +240,11 @@ class PodRecord:
 
     @property
     def was_started(self) -> bool:
-        """True if a container was ever started. The pod can have a sandbox before that."""
+        """True if a container was ever started. Before that, the pod can already have a sandbox."""
         return any(status.was_started for status in self.statuses.values())
 
     def set_waiting(self, name: ContainerName, reason: str, message: str) -> None:
-        """Record that a container waits for its start, with a reason and a message."""
+        """Record that a container is in the state Waiting, with a reason and a message."""
         self.statuses[name] = self.status(name).waits(reason, message)
 
     def all_started(self) -> None:
@@ -265,11 +269,12 @@ class PodRecord:
         self.phase = phase_of(self.pod, self.statuses)
 
     def stop(self, exit_code: int, now: float) -> Phase:
-        """Record that all running containers exit with this code, and return the resulting phase.
+        """Record that all running containers exit with ``exit_code``. Return the resulting phase.
 
         Containers that do not run are assumed never to start again. This method does not set the
         phase; call ``end`` with the result.
         """
+        # ``ended`` replaces the set ``running``, so the loop still sees the original set.
         for name in self.running:
             self.ended(name, exit_code, "Error" if exit_code else "Completed", now)
         # Containers that never started make the pod Failed: it can no longer succeed.
@@ -335,8 +340,8 @@ class PodRecord:
 
 # Users may pass an Admission or a manifest by mistake, which would cause a KeyError later.
 def pod_uid(uid: object) -> PodUid:
-    """Return a pod's UID unchanged. Raises RequestError if it is not a string, for example if it is
-    an ``Admission``."""
+    """Return a UID unchanged if it is a string. Raises RequestError for any other value, such as an
+    ``Admission``."""
     if not isinstance(uid, str):
         kind = type(uid).__name__
         raise RequestError(f"invalid pod UID: expected a string such as admission.uid, not {kind}")
@@ -373,6 +378,7 @@ class PodStore:
     def records(self) -> tuple[PodRecord, ...]:
         """Return the records of all pods, in the order in which they were added."""
         with self.lock:
+            # A copy: callers iterate without the lock, while other threads add and remove pods.
             return tuple(self._records.values())
 
     def uids(self) -> frozenset[PodUid]:
@@ -442,6 +448,7 @@ class PodStore:
         """Set the final phase of a pod. The pod remains known until it is removed."""
         with self.lock:
             current = self.is_current(record)
+            # Before the phase changes, because the phase tells in which list the pod is.
             if current:
                 self._hide(record)
             record.end(phase, reason, message)
@@ -463,6 +470,7 @@ class PodStore:
 
     def snapshot(self) -> PodSnapshot:
         """Return the active and the inactive pods at this moment, for PodResources."""
+        # Read without the lock: a snapshot never changes, and most calls find the pods unchanged.
         snapshot = self._snapshot
         if snapshot is None:
             with self.lock:
@@ -487,6 +495,7 @@ class PodStore:
 
     def _hide(self, record: PodRecord) -> None:
         pods = self._list_of(record)
+        # The key is unique, because it contains the UID.
         del pods[bisect_left(pods, by_name(record.pod), key=by_name)]
         self._changed()
 

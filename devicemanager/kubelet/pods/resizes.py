@@ -65,6 +65,7 @@ class Resizes:
 
         ``wanted`` is the newest Pod object. ``generation`` is its ``metadata.generation``.
         """
+        # On every version, because only resizes depend on the version.
         self._start_ephemeral(record, wanted)
         if self._settings.behaviour.resizes_pods:
             with self._turn:
@@ -74,6 +75,7 @@ class Resizes:
     def retry(self) -> None:
         """Try the deferred resizes again, because a pod has freed resources."""
         # Read without the lock: most nodes have no deferred resize.
+        # A copy, because ``_decide`` removes the pod of a resize that fits.
         for uid in tuple(self._deferred):
             with self._turn:
                 record = self._store.get(uid)
@@ -106,6 +108,7 @@ class Resizes:
         if problem := self._infeasible(before, after):
             return self._set_pending(record, (after, INFEASIBLE, problem, generation))
         try:
+            # Before the record changes: if the resize does not fit, the pod keeps its resources.
             self._manager.resize(after)
         except Rejected as rejected:
             return self._set_pending(record, (after, DEFERRED, rejected.message, generation))
@@ -138,6 +141,8 @@ class Resizes:
             if found is not None:
                 old = before.pending
                 is_same = old is not None and old.reason == found[1]
+                # As the transition time of a condition: an attempt with the same result does not
+                # change it.
                 since = old.since if old and is_same else self._manager.clock.time()
                 pending = PendingResize(*found, since)
             after = attrs.evolve(before, pending=pending)
@@ -164,6 +169,7 @@ class Resizes:
             try:
                 # Called without a lock: PreStartContainer may block in the plugin.
                 self._containers.start(record, name)
+            # One container that cannot be started must not keep the others from their restart.
             except (DeviceManagerError, ValueError) as error:
                 self._containers.failed(record, record.container(name)[0], error)
         self._publish(EventKind.RESIZE_COMPLETED, record)

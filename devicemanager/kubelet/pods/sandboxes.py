@@ -32,8 +32,10 @@ REMOVE_RETRY = 10.0
 
 
 class SandboxLater(DeviceManagerError):
-    """Error for a sandbox that waits for the response of a simulated DRA driver. The creation of
-    the sandbox is retried after ``seconds``."""
+    """Error if a sandbox cannot be created yet, because a simulated DRA driver has not responded.
+
+    The creation of the sandbox is retried after ``seconds``.
+    """
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"waiting {seconds:g} s for a driver")
@@ -57,7 +59,8 @@ class Sandboxes:
         self._store = store
         self._dra = dra
         self._timers = timers
-        # Guards the two fields below: a lock for each pod that uses DRA.
+        # Guards the two fields below: a lock for each pod that uses DRA. The tables are separate,
+        # because a removal must not wait for a creation that hangs in a driver.
         self._lock = threading.Lock()
         self._creating: dict[PodUid, threading.Lock] = {}
         self._removing: dict[PodUid, threading.Lock] = {}
@@ -75,9 +78,12 @@ class Sandboxes:
             record.synced()
             return
         with self._only_one(self._creating, record):
+            # Not before: the pod can be deleted while this caller waits for another creation.
             self._check_lives(record)
+            # Checked again: another caller may have created the sandbox in the meantime.
             if not record.has_sandbox:
                 self._dra.prepare(record.pod)
+                # An earlier failure may have scheduled a retry, which has nothing left to do.
                 self._timers.cancel(record.pod.uid)
                 record.sandbox_created(self._time())
                 record.synced()
@@ -91,7 +97,8 @@ class Sandboxes:
     def remove(self, record: PodRecord, again: Callable[[], None]) -> bool:
         """Unprepare a pod's claims and remove its sandbox, after its containers have stopped.
 
-        Return True on success. Otherwise ``again`` is called later, on another thread.
+        Return True on success. On failure, return False and call ``again`` later, on another
+        thread.
         """
         uid = record.pod.uid
         # Before the claims are unprepared (``SyncTerminatingPod``, pkg/kubelet/kubelet.go, v1.36).
@@ -99,6 +106,7 @@ class Sandboxes:
         if not record.uses_dra:
             record.synced()
             return True
+        # A preparation in progress could hang in a driver. The kubelet cancels it, too.
         self._dra.cancel(uid)
         try:
             with self._only_one(self._removing, record):
@@ -109,6 +117,7 @@ class Sandboxes:
             return False
         record.synced()
         self._timers.cancel(uid)
+        # Otherwise the tables would grow with every pod that the node has ever had.
         with self._lock:
             self._creating.pop(uid, None)
             self._removing.pop(uid, None)

@@ -96,7 +96,7 @@ class FileQueue:
     def add(self, action: Action, patience: float) -> None:
         """Queue an action and wait up to ``patience`` seconds until it is done.
 
-        If an earlier action is late, return without waiting.
+        If an earlier action has already exceeded its time (``is_late``), return without waiting.
         """
         with self._changed:
             self._waiting.append(action)
@@ -105,6 +105,7 @@ class FileQueue:
         if begins:
             try:
                 threading.Thread(target=self._work, name="static pod", daemon=True).start()
+            # Otherwise the queue would seem to have a thread, and no later action would run.
             except RuntimeError:
                 self._work()
         self.wait(patience)
@@ -112,11 +113,12 @@ class FileQueue:
     def wait(self, patience: float) -> None:
         """Wait up to ``patience`` seconds until all queued actions are done.
 
-        If an earlier action is late, return without waiting.
+        If an earlier action has already exceeded its time (``is_late``), return without waiting.
         """
         with self._changed:
             # Do not wait if an action is late: every later action would wait for the full time.
             if not self._late:
+                # Counted at the beginning: actions that are queued later are not waited for.
                 added = self._added
                 self._late = not self._changed.wait_for(lambda: self._done >= added, patience)
 
@@ -131,6 +133,7 @@ class FileQueue:
         with self._changed:
             if self._waiting:
                 return self._waiting.popleft()
+            # Still under the lock: ``add`` either finds this thread at work or starts another one.
             self._working = self._late = False
             return None
 
@@ -141,7 +144,7 @@ class _File:
 
     pod: Pod | None = None
     known: bool = False
-    """True if the owner knows the pod, running or rejected."""
+    """True if the pod was admitted or rejected. Such a pod must be terminated."""
     runs: bool = False
     pending: bool = False
     """True until the admission of the pod has returned."""
@@ -171,7 +174,7 @@ class ManifestFiles:
     ) -> None:
         """``wake`` is called, on any thread, when the UID of a terminated pod is free again.
 
-        It must let the thread that calls the other methods call ``check_waiting``.
+        It must schedule a call of ``check_waiting`` on the thread that calls the other methods.
         """
         self._directory = directory
         self._owner = owner
@@ -190,6 +193,7 @@ class ManifestFiles:
     def scan(self) -> None:
         """Check every file that is or was in the directory, in the order of their names."""
         present = {entry.name for entry in self._directory.iterdir() if is_manifest(entry.name)}
+        # Sorted, so that the pods of new files get the same devices at each start.
         for name in sorted(present | self._files.keys()):
             self.check(name)
 
@@ -202,6 +206,7 @@ class ManifestFiles:
         """Check a renamed file. Its pod keeps running if the contents have not changed."""
         # The state moves with the file. ``check`` then compares the contents as usual.
         if new != old and old in self._files and (self._directory / new).exists():
+            # The renamed file may have replaced another manifest, whose pod then ends.
             self._vanished(new)
             self._files[new] = self._files.pop(old)
         self.check(new)
@@ -220,7 +225,7 @@ class ManifestFiles:
                 self._check(name)
 
     def all_gone(self) -> None:
-        """Terminate all pods, because the directory was deleted with all manifests."""
+        """Terminate all pods. Called when the directory and its manifests were deleted."""
         for name in sorted(self._files):
             self._stop(name, self._files.pop(name))
         self.check_waiting()
@@ -261,6 +266,7 @@ class ManifestFiles:
             self._files[name].wanted_uid = pod.uid
         elif self._leaves_elsewhere(pod.uid, old.actions):
             self._files.setdefault(name, old).wanted_uid = pod.uid
+        # A rejected pod is not left alone: writing its file again is the way to retry it.
         elif old.pod == pod and (old.runs or old.pending):
             old.complaint, old.unreadable, old.wanted_uid = "", False, None
         else:
@@ -279,6 +285,8 @@ class ManifestFiles:
     def _leaves_elsewhere(self, uid: str, actions: FileQueue) -> bool:
         """True if the pod of another file has this UID and is being terminated."""
         with self._lock:
+            # A pod in this file's own queue does not count, because the queue terminates it before
+            # it admits the new pod.
             return self._leaving.get(uid, actions) is not actions
 
     def _vanished(self, name: str) -> None:
@@ -313,6 +321,8 @@ class ManifestFiles:
 
     def _do(self, name: str, file: _File, action: Action) -> None:
         def unless_closed() -> None:
+            # Checked when the action begins: an action that waited behind a hanging one must not
+            # run after ``close``.
             if not self._closed:
                 self._guarded(name, action)
 
@@ -331,9 +341,11 @@ class ManifestFiles:
 
     def _terminate(self, name: str, file: _File, pod: Pod, leaves: bool) -> None:
         try:
+            # The owner does not know a pod whose admission raised an error.
             if file.known:
                 self._owner.terminate(pod.uid)
         finally:
+            # Even if the termination failed: otherwise files would wait for this UID forever.
             if leaves:
                 with self._lock:
                     self._leaving.pop(pod.uid, None)
@@ -390,6 +402,7 @@ class StaticPods(FollowedDirectory):
         old, new = change.name, change.new_name
         if not old and not new:
             self._directory_deleted()
+        # An update of a mounted ConfigMap replaces one link, so any of the files can have changed.
         elif is_pivot(change):
             self._files.scan()
         elif change.kind is ChangeKind.MOVED and is_manifest(old) and is_manifest(new):

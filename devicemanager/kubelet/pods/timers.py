@@ -60,6 +60,7 @@ class Timers(Generic[Key]):
         # Called without the lock: cancelling waits for a callback in progress, which takes it.
         if old is not None:
             old()
+        # ``close`` ran before this timer was stored, and did not cancel the timer.
         if is_closed:
             cancel()
 
@@ -81,5 +82,6 @@ class Timers(Generic[Key]):
             self._closed = True
             cancels = list(self._timers.values())
             self._timers.clear()
+        # Without the lock, which a callback in progress may need before it can end.
         for cancel in cancels:
             cancel()

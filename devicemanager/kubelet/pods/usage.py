@@ -16,7 +16,11 @@ __all__ = ["ContainerStats", "NodeStats", "PodStats", "Used", "node_stats"]
 
 @attrs.frozen
 class Used:
-    """CPU time in seconds, current CPU usage in cores, and working set in bytes."""
+    """CPU and memory usage of a container, a pod or the node.
+
+    ``cpu_seconds`` is the consumed CPU time, and ``cores`` is the current CPU usage.
+    ``memory`` is the working set in bytes.
+    """
 
     cpu_seconds: float
     cores: float
@@ -66,7 +70,9 @@ def node_stats(store: PodStore, now: float) -> NodeStats | None:
             for record in store.records()
             if (usage := record.usage) is not None and record.running
         ]
+        # More than the sum of the pods, because a node without pods uses CPU and memory, too.
         cores = IDLE_CORES + sum(each.used.cores for each in pods)
+        # Under the lock: two requests at once would count the time since the last update twice.
         seconds = store.cpu_counter.update(cores, now)
     memory = IDLE_MEMORY + sum(each.used.memory for each in pods)
     return NodeStats(Used(seconds, cores, memory), pods)

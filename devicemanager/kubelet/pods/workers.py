@@ -70,8 +70,8 @@ if TYPE_CHECKING:
 class PodWorkers:
     """Operations on the node's pods in one kubelet process; thread-safe.
 
-    The records of the pods (``store``) outlive this process. The device manager (``manager``) and
-    this object do not.
+    After a restart, the new kubelet process has another ``PodWorkers`` and another device manager
+    (``manager``). The pod records (``store``) remain the same.
     """
 
     def __init__(
@@ -125,6 +125,8 @@ class PodWorkers:
         """Admit a new pod, start its containers if ``start`` is true, and return the Admission."""
         pod = self._drop_unknown_fields(pod)
         uses_dra = self.uses_dra(pod)
+        # In one step: ``sources_ready`` frees the devices of unknown pods, so it must not run after
+        # the look-up but before the pod is known.
         with self._store.lock:
             record = self._store.add(pod, self._manager.clock.time())
             record.uses_dra = uses_dra
@@ -257,9 +259,11 @@ class PodWorkers:
                 self._finish(record, *record.ending)
                 continue
             was_running = record.has_sandbox and record.was_started
+            # Containers that run since before the restart do not need their plugins again.
             if not was_running and self._settings.wait_for_plugin:
                 self._wait_for_plugins(record.pod)
             admission = self._admit(record, again=True)
+            # A pod that is being deleted starts no containers. ``resume`` continues its deletion.
             if record.deletion_grace is not None or (admission.admitted and was_running):
                 self.life.resume(record)
             elif admission.admitted:
@@ -542,6 +546,7 @@ class PodWorkers:
         if not self._sandboxes.remove(record, lambda: self._finish(record, phase, reason, message)):
             return
         with self._store.lock:
+            # Checked again, because the pod can be deleted while its claims are unprepared.
             if not self._store.is_current(record) or not record.is_active:
                 return
             self._store.end(record, phase, reason, message)
@@ -576,6 +581,7 @@ class PodWorkers:
             prepared = [each for each in records if each.uses_dra and each.is_active]
             for record in prepared:
                 record.deletion_grace = record.deletion_grace or 0.0
+                # Drivers may unprepare claims only after the containers have stopped.
                 record.stop(KILLED, self._manager.clock.time())
         self._remove(*(each for each in records if each not in prepared))
         for record in prepared:
@@ -591,6 +597,7 @@ class PodWorkers:
             records = tuple(each for each in records if self._store.is_current(each))
             for record in records:
                 self._store.remove(record)
+            # Under the lock, because another pod can be admitted with the same UID afterwards.
             self._claims.remove_pods(*(record.pod.uid for record in records))
         if not records:
             return

@@ -74,9 +74,9 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
 
 
 def not_connected(details: str) -> str:
-    """Translate gRPC's error text for a socket on which no process listens.
+    """Return the kubelet's error text if gRPC reports that no process listens on a socket.
 
-    Returns the kubelet's text for this error. Returns any other text unchanged.
+    Returns any other error text (``details``) unchanged.
     """
     for pattern in _NOT_CONNECTED:
         if found := re.search(pattern, details):
@@ -150,9 +150,11 @@ class Calls:
     async def wait_for(
         self, path: str, request: bytes, timeout: float | None, read: Callable[[bytes], T]
     ) -> T:
-        """Make a call as ``make`` does, on the running event loop and without injected faults.
+        """Make a call without blocking the event loop. Return the response decoded by ``read``.
 
-        If the calling task is canceled, the call is canceled, too.
+        ``path`` is the gRPC path of the method. ``timeout`` is in seconds; None means no timeout.
+        Injected faults do not affect the call. If the calling task is canceled, the call is
+        canceled, too. Raises ``RpcError`` if the call fails or its response cannot be decoded.
         """
         method = self._method(path)
         call = self.begin(path, request)

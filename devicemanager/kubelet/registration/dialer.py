@@ -53,8 +53,7 @@ class DialError(EndpointError):
 
 
 class Dialer:
-    """Dialer that waits until gRPC is served on a socket. All its tasks must run on one event
-    loop."""
+    """Dialer of plugin sockets. All calls of ``dial`` must run on one event loop."""
 
     def __init__(self) -> None:
         self._first = asyncio.Semaphore(_FIRST_ATTEMPTS)

@@ -51,8 +51,8 @@ class PluginFaults:
     ) -> Iterator[None]:
         """Apply faults before, during and after the call that the ``with`` block makes.
 
-        ``cut`` cuts the connection. Raises InjectedError if a fault fails the call or its
-        response.
+        ``cut`` cuts the connection. Raises InjectedError if a fault makes the call fail, before or
+        after it is made.
         """
         # Faults are looked up twice, because a fault fires either before the call or after it.
         before = self._fired(rpc, _BEFORE, call)

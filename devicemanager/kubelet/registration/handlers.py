@@ -26,7 +26,7 @@ class Registration(Protocol):
         """
 
     def deregister(self) -> None:
-        """Remove the plugin, because its socket has vanished. Must not block."""
+        """Remove the plugin. Called when its socket has vanished. Must not block."""
 
 
 class TypeHandler(Protocol):
@@ -58,6 +58,7 @@ class DevicePluginHandler:
             messages.WATCHED_FAILED,
         )
         await self._registrar.check(resource, tuple(info.supported_versions), socket, texts)
+        # Named by its socket: another plugin can register the same resource at another socket.
         endpoint = await self._registrar.connect(resource, socket, str(socket), texts=texts)
         return _RegisteredPlugin(self._registrar, endpoint)
 

@@ -99,7 +99,8 @@ class Texts(NamedTuple):
     bad_resource_name: str = messages.BAD_RESOURCE_NAME
     dial_failed: str = messages.DIAL_FAILED
     failed: str = "{error}"
-    """Text for an error after the checks of version and name. ``{error}`` stands for the error."""
+    """Text for an error that occurs after version and name were accepted. ``{error}`` stands for
+    the error."""
 
 
 _OF_SERVICE = Texts()
@@ -250,9 +251,9 @@ class Registrar:
     async def report(
         self, resource: ResourceName, rejected: RegistrationRejected
     ) -> RegistrationRejected:
-        """Publish an event for a registration that the caller rejects.
+        """Publish an event for a rejected registration, and return ``rejected``.
 
-        Returns ``rejected``, so that the caller can raise it.
+        The caller raises the returned error.
         """
         await self.in_thread(self._report_rejection, resource, repr(shown(resource)), rejected)
         return rejected

@@ -1,7 +1,7 @@
 """The plugin watcher: finds sockets in ``plugins_registry`` and registers their plugins.
 
-Theory of operation. Each socket in the directory has one task on the registrar's event loop, except
-names that start with ``.``. The task runs as long as the socket exists:
+Theory of operation. Each socket in the directory has one task on the registrar's event loop.
+Sockets whose names start with ``.`` are ignored. The task runs as long as the socket exists:
 
 1. Handshake: dial the socket, call GetInfo, register the plugin, and report the result with
    NotifyRegistrationStatus.
@@ -76,17 +76,17 @@ class _Plugin:
     path: Path
     registration: Registration | None = None
     is_given_up: bool = False
-    """True if the registration is not retried until the socket is replaced."""
+    """True if the failed registration is retried only when the socket is replaced."""
     is_over_limit: bool = False
     """True if the plugin's process has too many registrations. The watcher then retries less often,
     because frequent retries would delay other plugins."""
 
 
 class PluginWatcher:
-    """Watcher that registers the plugins in one existing directory, from ``start`` to ``stop``.
+    """Watcher that registers the plugins in one directory, which must exist.
 
     ``handlers`` maps each supported type of plugins to a function that returns the handler. The
-    function is called for each plugin, on a thread that may block.
+    function is called for each plugin, and may block.
     """
 
     def __init__(

@@ -78,6 +78,7 @@ class ListReader:
                 f"invalid ListAndWatchResponse of {counted(len(message), 'byte')} ({error}): "
                 "the plugin is broken"
             ) from error
+        # Only after a success: the next list must not be compared with an invalid list.
         self._devices, self._columns = devices, columns
         return columns
 
@@ -107,6 +108,7 @@ def _with(column: list[T], numbers: Iterable[int], values: Iterable[T]) -> list[
 def _columns_of_many(devices: list[bytes]) -> Columns:
     """Decode each distinct device of a list once; most devices of the list may be equal."""
     distinct = dict.fromkeys(devices)
+    # With few equal devices, the look-ups below would cost more than they save.
     if len(distinct) > len(devices) // 2:
         return _columns(devices)
     columns = _columns(distinct)

@@ -56,12 +56,13 @@ def is_response(alloc_resp: bytes) -> bool:
 def without_cdi_devices(alloc_resp: bytes) -> bytes:
     """Return an encoded ContainerAllocateResponse without the field ``cdi_devices``.
 
-    Kubelets that do not know the field store a response without it.
+    Kubelet versions without this field drop it before they store the response.
     """
     message = dp.ContainerAllocateResponse.FromString(alloc_resp)
     if not message.cdi_devices:
         return alloc_resp
     message.ClearField("cdi_devices")
+    # Deterministic, because the bytes are part of the checkpoint and of its checksum.
     return message.SerializeToString(deterministic=True)
 
 

@@ -70,6 +70,7 @@ def broken_rules(
         found = _status(kind, new, old or {}, is_admin_namespace)
     else:
         found = _object(kind, new, old, compile_, is_admin_namespace)
+    # The sort is stable: within each group, the errors stay in the order of the checks.
     return sorted(found, key=lambda each: each.declared)
 
 
@@ -77,7 +78,8 @@ def _object(
     kind: str, new: _Object, old: _Object | None, compile_: Compile, is_admin_namespace: bool
 ) -> Errors:
     if old is None:
-        # Upstream uses the path of a claim for a template, too.
+        # Only for a new object, because the requests of a claim cannot change afterwards. Upstream
+        # uses the path of a claim for a template, too.
         wanted = _admin_requests(kind, new.get("spec") or {})
         yield from admin_access("spec.devices.requests", wanted, is_allowed=is_admin_namespace)
     given = new.get("metadata") or {}
@@ -105,6 +107,7 @@ def _spec(kind: str, spec: _Object, old: _Object | None, compile_: Compile) -> E
         case "ResourceClaimTemplate" if old is None:
             yield from template_metadata("spec.metadata", spec.get("metadata") or {})
             yield from claim_spec("spec.spec", spec.get("spec") or {}, compile_)
+        # For a claim, this rule is a validation tag. For a template, it is Go code.
         case "ResourceClaim" if spec != old:
             yield from declared([invalid("spec", None, "field is immutable")])
         case "ResourceClaimTemplate" if spec != old:
@@ -142,10 +145,12 @@ def _status(kind: str, new: _Object, old: _Object, is_admin_namespace: bool) -> 
         return
     if kind != "ResourceClaim":
         return
+    # A claim that already has admin access keeps it, even if the namespace has lost the label.
     if not any(each for _, each in _admin_results(before)):
         at = "status.allocation.devices.results"
         yield from admin_access(at, _admin_results(status), is_allowed=is_admin_namespace)
     is_deleted = bool((new.get("metadata") or {}).get("deletionTimestamp"))
+    # An update of the status cannot change the spec, so the stored spec counts.
     spec = old.get("spec") or {}
     yield from claim_status(status, before, spec, is_deleted=is_deleted)
 

@@ -18,6 +18,7 @@ __all__ = ["device_capacity"]
 
 _Object = Mapping[str, Any]
 _MAX_OPTIONS: Final = 10
+# The largest result of ``Quantity.Value``, which is an int64.
 _LARGEST: Final = (2**63 - 1) * NANOS
 _ZERO: Final = Quantity(0)
 
@@ -149,6 +150,7 @@ def _step(at: str, capacity: Quantity, amounts: Mapping[str, Quantity]) -> Error
     if first > capacity:
         rule = f"one step {first} is larger than capacity value: {capacity}"
         yield invalid(f"{at}.step", str(step), rule)
+    # Upstream computes multiples with int64 values, which other amounts would overflow.
     unsafe = list(_unsafe(at, amounts))
     yield from unsafe
     if not unsafe:

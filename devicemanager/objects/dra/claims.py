@@ -67,7 +67,7 @@ class RequestNames:
         return below is not None and all(each in below for each in subrequests)
 
     def reference(self, at: str, name: str) -> Errors:
-        """Check a reference to a request or a subrequest (``request/subrequest``)."""
+        """Yield the errors of a reference to a request or a subrequest (``request/subrequest``)."""
         parts = name.split("/")
         if len(parts) > 2:
             yield invalid(at, name, _REFERENCE_RULE)
@@ -78,7 +78,7 @@ class RequestNames:
             yield invalid(at, name, _REFERENCE_RULE)
 
     def references(self, at: str, names: list[str] | None) -> Errors:
-        """Check a list of references to requests and subrequests."""
+        """Yield the errors of a list of references to requests and subrequests."""
         yield from unique(at, names, _MAX_REQUESTS, self.reference, str)
 
 
@@ -86,7 +86,7 @@ class RequestNames:
 
 
 def claim_spec(at: str, spec: _Object, compile_: Compile) -> Errors:
-    """Check the spec of a claim."""
+    """Yield an error for each broken rule in the spec of a claim."""
     devices = spec.get("devices") or {}
     at, names = f"{at}.devices", RequestNames(devices)
     rules = _Requests(compile_)
@@ -160,7 +160,7 @@ def _mode(at: str, mode: str, count: int) -> Errors:
 
 
 def selectors(at: str, values: list[_Object] | None, compile_: Compile) -> Errors:
-    """Check the selectors of a request or a DeviceClass."""
+    """Yield an error for each invalid selector of a request or a DeviceClass."""
 
     def check(path: str, selector: _Object) -> Errors:
         cel = selector.get("cel")
@@ -176,6 +176,7 @@ def _expression(at: str, text: str, compile_: Compile) -> Errors:
     if formats.length(text) > _MAX_EXPRESSION:
         yield too_long(at, _MAX_EXPRESSION)
     elif (fault := compile_(text)) is not None:
+        # An expression above the cost limit. Upstream reports it as Forbidden, not as Invalid.
         is_costly = fault.startswith("too complex")
         yield forbidden(at, fault) if is_costly else invalid(at, text, fault)
 
@@ -198,7 +199,7 @@ def _constraint(at: str, constraint: _Object, names: RequestNames) -> Errors:
 
 
 def configuration(at: str, config: _Object) -> Errors:
-    """Check one configuration of a claim, a DeviceClass or an allocation."""
+    """Yield the errors of one configuration of a claim, a DeviceClass or an allocation."""
     opaque = config.get("opaque")
     if opaque is None:
         yield required(f"{at}.opaque")
@@ -209,7 +210,7 @@ def configuration(at: str, config: _Object) -> Errors:
 
 
 def raw_object(at: str, value: Any, most: int) -> Errors:
-    """Check that a value is a JSON object of at most ``most`` bytes."""
+    """Yield an error if a value is not a JSON object of at most ``most`` bytes."""
     if value is None:
         yield required(at)
     elif formats.length(json.dumps(value, separators=(",", ":"), ensure_ascii=False)) > most:
@@ -222,8 +223,12 @@ def raw_object(at: str, value: Any, most: int) -> Errors:
 
 
 def class_spec(spec: _Object, old: _Object | None, compile_: Compile) -> Errors:
-    """Check the spec of a DeviceClass. Compile its CEL expressions only if its selectors change."""
+    """Yield an error for each broken rule in the spec of a DeviceClass.
+
+    The CEL expressions of unchanged selectors are not compiled.
+    """
     chosen = spec.get("selectors")
+    # A stored expression stays valid, even if another version of the compiler would reject it.
     is_stored = old is not None and old.get("selectors") == chosen
     yield from selectors("spec.selectors", chosen, accept if is_stored else compile_)
     yield from bounded("spec.config", spec.get("config"), _MAX_CONFIGS, configuration)
@@ -239,7 +244,7 @@ def accept(_: str) -> None:
 
 
 def admin_access(at: str, wanted: Iterable[tuple[int, Any]], *, is_allowed: bool) -> Errors:
-    """Check that admin access is requested only in a namespace with the label ``ADMIN_LABEL``.
+    """Yield an error if admin access is requested in a namespace without ``ADMIN_LABEL``.
 
     ``at``: path of a list of requests or of allocation results. ``wanted``: pairs of index and
     ``adminAccess``, one for each item of this list. ``is_allowed``: True if the namespace has the
@@ -252,4 +257,5 @@ def admin_access(at: str, wanted: Iterable[tuple[int, Any]], *, is_allowed: bool
                 "label on the containing namespace"
             )
             yield forbidden(f"{at}[{number}].adminAccess", rule)
+            # The API server reports only the first request or result with admin access.
             return

@@ -84,6 +84,7 @@ Errors = Iterator[FieldError]
 def message(errors: Iterable[FieldError]) -> str:
     """Return the message for one or more errors. Equal messages appear once. If several remain,
     they are in brackets."""
+    # As ``Aggregate.Error`` of k8s.io/apimachinery, into which the API server converts the list.
     texts = list(dict.fromkeys(str(each) for each in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 

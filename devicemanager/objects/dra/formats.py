@@ -82,6 +82,7 @@ _IDENTIFIER_RULE: Final = (
 
 def length(text: str) -> int:
     """Return the length of a text in bytes of UTF-8."""
+    # A JSON text can contain a lone surrogate, for which the strict encoder raises an error.
     return len(text.encode(errors="surrogatepass"))
 
 
@@ -106,6 +107,7 @@ def _label_faults(text: str, unit: str = "bytes") -> Iterator[str]:
     yield from _bounded(text, _MAX_LABEL, unit)
     if _matches(_LABEL, text):
         return
+    # A subdomain that is not a label has dots, so the message can be more exact.
     if _matches(_SUBDOMAIN, text):
         yield "must not contain dots"
     else:
@@ -120,6 +122,7 @@ def _subdomain_faults(text: str, unit: str = "bytes") -> Iterator[str]:
 
 def _caseless_faults(text: str) -> Iterator[str]:
     yield from _bounded(text, _MAX_SUBDOMAIN)
+    # Without ASCII, IGNORECASE would also match a few other letters, such as the Kelvin sign.
     if not re.fullmatch(_SUBDOMAIN, text, re.IGNORECASE | re.ASCII):
         yield _rule(_CASELESS_RULE, _SUBDOMAIN, "Example.com")
 
@@ -195,11 +198,13 @@ def driver_name(at: str, text: str) -> Errors:
         return
     if length(text) > _MAX_DRIVER:
         yield too_long(at, _MAX_DRIVER)
+    # ``ValidateCSIDriverName`` lowers the case first, so it accepts uppercase letters.
     yield from (invalid(at, text, each) for each in _subdomain_faults(text.lower(), _UNIT))
 
 
 def declared_driver_name(at: str, text: str) -> Errors:
-    """Check a driver name of at most 63 characters. The rule is a validation tag of the API."""
+    """Check the format of a driver name, and that it has at most 63 characters. The rule is a
+    validation tag of the API."""
     if not text:
         yield from declared([required(at)])
         return
@@ -235,7 +240,7 @@ def declared_pool_name(at: str, text: str) -> Errors:
 
 
 def c_identifier(at: str, text: str) -> Errors:
-    """Check the name of an attribute or capacity, without a domain."""
+    """Check the name of an attribute or capacity. The name must not include a domain."""
     if length(text) > _MAX_IDENTIFIER:
         yield too_long(at, _MAX_IDENTIFIER)
     if not _matches(_IDENTIFIER, text):
@@ -273,6 +278,7 @@ def _fully_qualified_name(at: str, text: str) -> Errors:
         yield from c_identifier(at, name)
         rule = "a fully qualified name must be a domain and a name separated by a slash"
         yield invalid(at, text, rule)
+    # As in ``qualified_name``, a name with more than one slash is not checked.
     elif len(domains) == 1:
         yield from _domain(at, domains[0])
         if name:
@@ -322,6 +328,7 @@ def extended_resource_name(at: str, text: str) -> Errors:
         faults.append('must not have "kubernetes.io/" domain')
     if text.startswith("requests."):
         faults.append('must not have "requests." prefix')
+    # A ResourceQuota uses the name with this prefix, so the longer name must be valid, too.
     faults += _key_faults(f"requests.{text}")
     yield from declared(invalid(at, text, each) for each in faults)
 
@@ -329,6 +336,7 @@ def extended_resource_name(at: str, text: str) -> Errors:
 def interface_address(at: str, text: str) -> Errors:
     """Check the address of a network interface, such as ``10.9.8.7/24``."""
     try:
+        # Python also accepts an address without a prefix length, which is not in CIDR form.
         address = ipaddress.ip_interface(text)
         if "/" not in text:
             raise ValueError(text)
@@ -341,8 +349,9 @@ def interface_address(at: str, text: str) -> Errors:
 
 
 def quantity(value: Any) -> Quantity | None:
-    """Parse a quantity; None for an invalid value."""
+    """Parse the text or number of a quantity. Return None for an invalid value."""
     try:
+        # In JSON, Go accepts a quantity without quotes, which arrives here as a number.
         return Quantity.parse(value if isinstance(value, str) else str(value))
     except ValueError:
         return None

@@ -15,9 +15,9 @@ GATES: Final = frozenset({_LISTS})
 
 
 def drop_disabled(kind: str, value: _Object, gates: Iterable[str] = ()) -> None:
-    """Remove from ``value`` fields of disabled features, and fields that only alpha versions have.
+    """Remove fields of disabled features, and fields that only alpha versions have.
 
-    ``gates``: names of the enabled feature gates (``GATES``).
+    ``value``: the object; it is changed. ``gates``: names of the enabled feature gates (``GATES``).
     """
     spec, is_listed = value.get("spec") or {}, _LISTS in gates
     match kind:
@@ -54,5 +54,6 @@ def _drop(value: _Object, *names: str) -> None:
 
 def _at(value: Any, *path: str) -> Iterator[_Object]:
     for name in path:
+        # A client can send null for a field, which the API treats like an absent field.
         value = (value or {}).get(name)
     yield from value or ()

@@ -31,6 +31,7 @@ def bounded(
 
     ``is_declared``: True if the limit is a validation tag of the API (``FieldError.declared``).
     """
+    # As in ``validateSlice``, the items are then not checked: a protection against huge lists.
     if values and len(values) > most:
         yield _with(too_many(at, len(values), most), is_declared)
         return
@@ -54,6 +55,7 @@ def unique(
     its key.
     """
     values = values or ()
+    # As in ``validateSet``, a list that is too long is rejected without a look at its items.
     if most is not None and len(values) > most:
         yield _with(too_many(at, len(values), most), is_declared)
         return
@@ -78,10 +80,11 @@ def each_entry(
     check_key: _Check,
     check: _Check,
 ) -> Errors:
-    """Check the keys and values of a map, sorted by key.
+    """Check each key and its value in a map, in the order of the keys.
 
     ``longest``: maximum number of characters of a key in a field path. Longer keys are shortened.
     """
+    # Go iterates over a map in random order. Sorted errors are the same for each request.
     for key in sorted(values or ()):
         yield from check_key(at, key)
         yield from check(f"{at}[{_shortened(key, longest)}]", (values or {})[key])
@@ -90,5 +93,6 @@ def each_entry(
 def _shortened(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
+    # As ``truncateIfTooLong``. Otherwise each error would repeat a huge key.
     rest = longest - 3
     return f"{text[: (rest + 1) // 2]}...{text[len(text) - rest // 2 :]}"

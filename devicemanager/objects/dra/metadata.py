@@ -43,9 +43,10 @@ def template_metadata(at: str, value: _Object) -> Errors:
 
 
 def updated_metadata(new: _Object, old: _Object) -> Errors:
-    """Check the metadata of an object that replaces the object ``old``."""
+    """Check the metadata of an object in an update. ``old``: the metadata before the update."""
     if old.get("deletionTimestamp"):
         before = old.get("finalizers") or ()
+        # ``ValidateNoNewFinalizers`` prints a sorted list in Go syntax (``%#v``).
         added = sorted({each for each in new.get("finalizers") or () if each not in before})
         if added:
             shown = ", ".join(f'"{each}"' for each in added)
@@ -68,6 +69,7 @@ def _labels(at: str, labels: Mapping[str, str]) -> Errors:
 
 def _annotations(at: str, annotations: Mapping[str, str]) -> Errors:
     for key in sorted(annotations):
+        # ``ValidateAnnotations`` checks the lowercase key, because case does not matter here.
         for error in formats.label_key(at, key.lower()):
             yield invalid(at, key, error.detail)
     if sum(map(formats.length, (*annotations, *annotations.values()))) > _MAX_ANNOTATIONS:

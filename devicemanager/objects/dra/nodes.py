@@ -113,6 +113,7 @@ def _effect(at: str, effect: str) -> Errors:
 
 def toleration(at: str, toleration: _Object) -> Errors:
     """Check the toleration of a request or an allocation result."""
+    # Key and effect are optional: without them, a toleration matches all keys or all effects.
     if key := toleration.get("key"):
         yield from declared(formats.label_key(f"{at}.key", key))
     yield from _operator(at, toleration.get("operator", ""), toleration.get("value", ""))

@@ -42,13 +42,14 @@ _TRUE: Final = "must be either unset or set to true"
 
 
 def resource_slice(spec: _Object, old: _Object | None) -> Errors:
-    """Check the spec of a slice. ``old``: the spec that it replaces."""
+    """Check the spec of a slice. ``old``: the spec before an update; None for a new slice."""
     yield from formats.driver_name("spec.driver", spec.get("driver", ""))
     yield from _pool(spec.get("pool") or {})
     if old is not None:
         yield from _immutable(spec, old)
     yield from _selection(spec)
     yield from _either(spec)
+    # Compared by name, because an update can change the order of the devices.
     before = {each.get("name"): each for each in (old or {}).get("devices") or ()}
     is_per_device = bool(spec.get("perDeviceNodeSelection"))
 
@@ -93,6 +94,7 @@ def _selection(spec: _Object) -> Errors:
     if (selector := spec.get("nodeSelector")) is not None:
         yield from nodes.node_selector("spec.nodeSelector", selector)
         terms = selector.get("nodeSelectorTerms")
+        # A single term makes it simpler to merge the selectors of several slices.
         if len(terms or ()) != 1:
             rule = "must have exactly one node selector term"
             shown = [_internal(each) for each in terms or ()]
@@ -166,6 +168,7 @@ def _device(at: str, device: _Object, old: _Object | None, is_per_device: bool) 
     yield from each_entry(
         f"{at}.attributes", attributes, MAX_KEY, formats.qualified_name, _attribute
     )
+    # Capacities and taints that have not changed were checked with the stored slice.
     capacity, before = device.get("capacity"), old or {}
     if old is None or before.get("capacity") != capacity:
         check = device_capacity(is_shared=bool(device.get("allowMultipleAllocations")))
@@ -189,6 +192,8 @@ def _sizes(at: str, device: _Object) -> Errors:
     if (entries := len(attributes) + len(capacity)) > _MAX_ENTRIES:
         rule = f"the total number of attributes and capacities must not exceed {_MAX_ENTRIES}"
         yield invalid(at, entries, rule)
+    # An attribute with a single value counts as 1. So does an empty list, which ``_attribute``
+    # rejects.
     values = sum(sum(len(each) for each in _lists(value)) or 1 for value in attributes.values())
     if values > _MAX_VALUES:
         rule = f"the total number of attribute values must not exceed {_MAX_VALUES}"
@@ -283,6 +288,7 @@ def _counters(at: str, counters: _Object | None) -> Errors:
         return
     # Unlike the limits of lists, this limit is not a declared rule.
     yield from bounded(at, sorted(counters), _MAX_COUNTERS, _none, is_declared=False)
+    # As for lists, the names in a map with too many entries are not checked.
     if len(counters) <= _MAX_COUNTERS:
         for name in sorted(counters):
             yield from formats.declared_short_name(at, name)

@@ -60,6 +60,7 @@ def claim_status(status: _Object, old: _Object, spec: _Object, *, is_deleted: bo
     yield from _reserved(users, allocation, old, is_deleted)
     if allocation is None:
         return
+    # Only a new allocation is checked in full, because an existing one cannot change.
     if (before := old.get("allocation")) is None:
         yield from _allocation("status.allocation", allocation, RequestNames(_devices(spec)))
     elif before != allocation:
@@ -98,6 +99,8 @@ def drop_deallocated(status: dict[str, Any], old: _Object) -> None:
 
     The API server removes such entries in each update (``dropDeallocatedStatusDevices``).
     """
+    # Only devices that lost their allocation. An entry of a device that was never allocated
+    # stays, so that ``claim_status`` rejects it.
     gone = _allocated(old) - _allocated(status)
     kept = [each for each in status.get("devices") or () if _id(each) not in gone]
     status.pop("devices", None)
@@ -188,6 +191,7 @@ def _device(at: str, device: _Object, allocated: set[_DeviceID]) -> Errors:
 
 def _shown(device: _DeviceID) -> dict[str, str]:
     driver, pool, name, share = device
+    # The message shows a Go struct without JSON tags, so its field names are capitalized.
     return {"Driver": driver, "Pool": pool, "Device": name, "ShareID": share}
 
 

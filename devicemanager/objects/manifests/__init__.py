@@ -43,8 +43,8 @@ _EXPECTED = "invalid manifest: expected a dict, YAML text, a path or a V1Pod"
 def parse(source: Source, *, default_uid: DefaultUid = stable_uid) -> Pod:
     """Return the pod that ``source`` describes.
 
-    ``default_uid``: function that makes the UID of a pod without ``metadata.uid`` from its
-    namespace and name. Raises ManifestError with one line: file, field and reason.
+    If the manifest has no ``metadata.uid``, ``default_uid`` is called with namespace and name, and
+    returns the UID. Raises ManifestError with one line: file, field and reason.
     """
     try:
         if isinstance(source, Pod):
@@ -60,6 +60,7 @@ def parse(source: Source, *, default_uid: DefaultUid = stable_uid) -> Pod:
             )
         if isinstance(source, Path):
             return _from_file(source, default_uid)
+        # Tested by name, because importing ``kubernetes`` takes a quarter of a second.
         if type(source).__module__.startswith("kubernetes."):
             return pod_from(_from_client(source), default_uid)
     except FieldError as error:
@@ -101,11 +102,13 @@ def _from_text(text: str, default_uid: DefaultUid) -> Pod:
     documents = load_documents(text)
     if not documents:
         raise ManifestError("empty: expected a manifest with apiVersion: v1 and kind: Pod")
+    # Documents of other kinds are ignored, so that one file can hold a Pod and its claims.
     pods = [each for each in documents if isinstance(each, Mapping) and each.get("kind") == "Pod"]
     if len(pods) > 1:
         raise ManifestError(f"contains {len(pods)} pods: use one file for each Pod")
     if not pods and len(documents) > 1:
         raise ManifestError(f"contains {len(documents)} documents, but none of kind Pod: add a Pod")
+    # A single document of another kind is passed on: ``pod_from`` reports its kind.
     document = pods[0] if pods else documents[0]
     if not isinstance(document, Mapping):
         raise ManifestError(f"must be a mapping with kind: Pod, not {described(document)}")

@@ -78,6 +78,7 @@ def read_container_claims(resources: object) -> tuple[tuple[str, str], ...]:
     The request name is empty if the container uses all requests of the claim. Raises FieldError
     with a path below ``resources``.
     """
+    # None if absent; ``read_resources`` has already rejected other types.
     if not isinstance(resources, Mapping):
         return ()
     seen: list[tuple[str, str]] = []
@@ -135,6 +136,7 @@ def read_extended_resource_claim(status: object) -> ExtendedClaim:
             (
                 ContainerName(_string(each, "containerName", f"{field}[{index}]")),
                 ResourceName(_string(each, "resourceName", f"{field}[{index}]")),
+                # Unpacking is safe: the calls above reject an entry that is not a mapping.
                 _string({"requestName": "", **each}, "requestName", f"{field}[{index}]"),
             )
             for index, each in enumerate(mappings or ())

@@ -38,10 +38,12 @@ def load_documents(
         raise ManifestError(too_large)
     import yaml
 
+    # The loader in C is much faster than the other, but some builds of PyYAML lack it.
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _check_shape(yaml.parse(text, loader), _Shape(max_nodes, max_items))
         documents = list(yaml.load_all(text, loader))
+    # Raised by ``_check_shape``. The last handler would replace its text.
     except ManifestError:
         raise
     except yaml.MarkedYAMLError as error:
@@ -105,6 +107,7 @@ class _Shape:
 
     def scalar(self, event: Any) -> None:
         keys = self._enter(event)
+        # PyYAML accepts several merge keys in one mapping, so they are not duplicates.
         if keys is not None and event.value != "<<":
             if event.value in keys:
                 line = event.start_mark.line + 1

@@ -27,6 +27,7 @@ class FieldError(Exception):
 
     def under(self, parent: str) -> FieldError:
         """Return a copy of this error with ``parent`` in front of its path."""
+        # An index such as ``[0]`` follows its list without a dot.
         joint = "." if self.field and not self.field.startswith("[") else ""
         return type(self)(f"{parent}{joint}{self.field}", self.text)
 
@@ -73,6 +74,7 @@ def shown(value: object) -> str:
 
     A string is in quotes. Any other value is described, for example as ``a mapping``.
     """
+    # Cut before it is encoded, because a value can have megabytes.
     text = json.dumps(value[:_MAX_VALUE]) if isinstance(value, str) else described(value)
     return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."
 
@@ -92,9 +94,11 @@ def described(value: object) -> str:
     """Describe a value in terms of YAML and JSON, such as ``a mapping`` or ``the number 5``."""
     if value is None:
         return "null"
+    # Tested before int, because a Python boolean is also an int.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
+        # Python raises ValueError for a number of more than 4300 digits, which YAML can contain.
         return f"the number {value}" if abs(value) < 10**30 else "a very large number"
     if isinstance(value, float):
         return f"the number {value}" if math.isfinite(value) else "an infinite number"

@@ -1,5 +1,7 @@
-"""Known fields of a pod's spec and containers: the fields of Kubernetes 1.37, and ``workloadRef``
-of 1.35."""
+"""Known fields of a pod's spec and containers.
+
+These are the fields of Kubernetes 1.37, and ``workloadRef``, which only 1.35 has.
+"""
 
 # An unknown field is usually misspelled. Ignoring it could silently run the pod without its
 # devices, so it is rejected, like in the API server with strict field validation.

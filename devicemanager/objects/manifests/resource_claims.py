@@ -64,6 +64,7 @@ def read_dra_objects(source: ClaimSources) -> tuple[JsonClaim, ...]:
 def _all_documents(source: ClaimSources) -> Iterator[object]:
     if isinstance(source, str | Path):
         yield from load_documents(text_of(source))
+    # A mapping is iterable, too, but stands for one object.
     elif isinstance(source, Iterable) and not isinstance(source, Mapping):
         for each in source:
             yield from _all_documents(each)
@@ -110,6 +111,7 @@ def _check_slice(spec: Mapping[str, Any], where: str) -> None:
 
 
 def _documents(source: ClaimSources) -> Iterator[Mapping[Any, Any]]:
+    # Tested before Iterable, because mappings and strings are iterable, too.
     if isinstance(source, Mapping):
         yield source
     elif isinstance(source, str | Path):
@@ -158,6 +160,7 @@ def as_v1(document: Mapping[Any, Any]) -> JsonClaim:
             raise ManifestError(f"{where}: metadata.{field} must be a string")
     _check_status(_mapping(document, "status", where), where)
     claim = {**document, "apiVersion": f"{_GROUP}v1", "metadata": {**metadata}}
+    # In v1beta2, the spec already has the structure of v1.
     if version == f"{_GROUP}v1beta1":
         claim["spec"] = _spec_of_beta(_mapping(document, "spec", where), where)
     return claim
@@ -195,6 +198,7 @@ def _spec_of_beta(spec: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _request_of_beta(request: Mapping[str, Any]) -> dict[str, Any]:
     kept = {name: request[name] for name in ("name", "firstAvailable") if name in request}
     exactly = {name: each for name, each in request.items() if name not in kept}
+    # A request with ``firstAvailable`` must not get an empty ``exactly``: v1 allows only one.
     return {**kept, "exactly": exactly} if exactly else kept
 
 

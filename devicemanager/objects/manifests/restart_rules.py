@@ -43,6 +43,7 @@ def _rule(rule: object) -> RestartRule:
     if codes.get("operator") not in _OPERATORS:
         raise unsupported("exitCodes.operator", codes.get("operator"), *_OPERATORS)
     values = codes.get("values") or ()
+    # ``isinstance`` would also accept booleans as numbers.
     if not isinstance(values, list | tuple) or not all(type(each) is int for each in values):
         raise wrong_type("exitCodes.values", "a list of numbers", values)
     restarts_all = rule["action"] == _RESTART_ALL

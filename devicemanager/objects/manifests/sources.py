@@ -23,6 +23,7 @@ def path_in(text: str) -> Path | None:
         return None
     try:
         exists = Path(text).is_file()
+    # For example, a manifest on one line can be longer than a file name may be.
     except OSError:
         exists = False
     if exists or text.endswith(_SUFFIXES):
@@ -63,6 +64,7 @@ def read(path: Path) -> str:
     except OSError as error:
         raise ManifestError(f"cannot be read: {error.strerror}") from None
     try:
+        # This codec also drops the byte order mark that some editors write.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ManifestError(f"{not_utf8(error)}: save the file as UTF-8") from None
@@ -70,6 +72,7 @@ def read(path: Path) -> str:
 
 @lru_cache(maxsize=1)
 def _sanitizer() -> Any:
+    # Imported only when it is needed, because the import takes a quarter of a second.
     from kubernetes.client import ApiClient
 
     return ApiClient()

@@ -33,10 +33,11 @@ from devicemanager.objects.manifests.resources import read_resources
 from devicemanager.objects.manifests.restart_rules import read_restart_rules
 
 DefaultUid = Callable[[str, str], str]
-"""Function that makes the UID of a pod without ``metadata.uid`` from its namespace and name."""
+"""Function that returns the UID of a pod without ``metadata.uid``. Arguments: namespace, name."""
 
 _MAX_LABEL = 63
 _MAX_NAME = 253
+# ``$`` would also match before a newline at the end of the name.
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 _LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
@@ -75,6 +76,7 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping):
         raise required("spec") if spec is None else wrong_type("spec", "a mapping", spec)
+    # One set for all lists, because container names are unique in the whole pod.
     names: set[str] = set()
     try:
         check_known(spec, POD_SPEC)
@@ -213,6 +215,7 @@ def _container(item: object, field: str, names: set[str], claims: Collection[str
     try:
         limits, requests = read_resources(item.get("resources"))
         used = read_container_claims(item.get("resources"))
+        # A container can use several requests of one claim, so a name can repeat.
         names_used = tuple(dict.fromkeys(name for name, _ in used))
         check_claims_exist(names_used, claims)
     except FieldError as error:
@@ -263,6 +266,7 @@ def _restart_policy(policy: object) -> RestartPolicy | None:
 def _grace_period(seconds: object) -> int:
     if seconds is None:
         return 30  # the API server's default
+    # A Python boolean is an int, but the API server rejects it.
     if not isinstance(seconds, int) or isinstance(seconds, bool):
         raise wrong_type("terminationGracePeriodSeconds", "a whole number", seconds)
     return max(seconds, 1)  # the API server replaces a negative value by 1, the kubelet 0 by 1

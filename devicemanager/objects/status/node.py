@@ -22,6 +22,7 @@ __all__ = [
 
 Object = dict[str, Any]
 
+# The kubelet sets this annotation by default (``enableControllerAttachDetach``).
 ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 
@@ -58,6 +59,7 @@ class NodeSystemInfo:
 
 def default_labels(name: str, info: NodeSystemInfo) -> dict[str, str]:
     """Return the labels that the kubelet sets on every node (``initialNode``, v1.32)."""
+    # The two ``beta`` labels are deprecated, but a kubelet still sets them.
     return {
         "beta.kubernetes.io/arch": info.architecture,
         "beta.kubernetes.io/os": info.operating_system,
@@ -108,9 +110,9 @@ def node_status_object(
 ) -> Object:
     """Return the status of a node at ``now``, in seconds since the epoch.
 
-    ``amounts``: capacity and allocatable. ``before``: the last reported status. A condition whose
-    status has not changed since keeps its transition time. ``port``: the port of the kubelet's HTTP
-    server; 0 for a kubelet without one. ``features``: the declared features.
+    ``amounts``: capacity and allocatable. ``before``: the last reported status. A condition with
+    the same status as in ``before`` keeps its transition time. ``port``: the port of the kubelet's
+    HTTP server; 0 for a kubelet without one. ``features``: the declared features.
     """
     capacity, allocatable = amounts
     internal = [{"type": "InternalIP", "address": address}] if address else []

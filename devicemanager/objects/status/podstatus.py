@@ -34,6 +34,7 @@ Object = dict[str, Any]
 
 _CPU = "cpu"
 _MEMORY = "memory"
+# Only these resources can be resized in place, so only they can differ between spec and status.
 _RESIZED = frozenset({"cpu", "memory"})
 
 
@@ -165,6 +166,7 @@ def _condition(
     made: Object = {
         "type": str(condition.type),
         "status": "True" if condition.status else "False",
+        # Go's ``omitempty`` does not omit a time, because it is a struct. An unset time is null.
         "lastProbeTime": None,
         "lastTransitionTime": since.get(condition.type)
         or timestamp(now if condition.since is None else condition.since),
@@ -184,6 +186,7 @@ def _entries(uid: PodUid, entries: Iterable[ContainerEntry], with_resources: boo
 
 def _entry(uid: PodUid, entry: ContainerEntry, with_resources: bool) -> Object:
     status = entry.status
+    # Go also writes ``imageID`` and ``lastState`` if they are empty, so they are always present.
     made: Object = {
         "name": str(status.name),
         "image": entry.container.image,
@@ -266,7 +269,7 @@ def _resource(status: ResourceStatus) -> Object:
 
 
 def container_statuses_of(status: Mapping[str, Any]) -> dict[ContainerName, ContainerStatus]:
-    """Read the statuses of started containers from a pod's status in the API, by name."""
+    """Read the statuses of started containers from a pod's status in the API: name → status."""
     listed = [
         *(status.get("initContainerStatuses") or ()),
         *(status.get("containerStatuses") or ()),
@@ -277,6 +280,7 @@ def container_statuses_of(status: Mapping[str, Any]) -> dict[ContainerName, Cont
 
 
 def _read(found: Mapping[str, Any]) -> ContainerStatus:
+    # An empty state is read as Waiting, but a last state is only a termination or nothing.
     last = _read_state(found.get("lastState") or {})
     return ContainerStatus(
         ContainerName(str(found.get("name"))),
@@ -319,10 +323,10 @@ def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str
 
 
 def with_allocated(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the Pod object ``found`` with the CPU and memory amounts of its status.
+    """Return a Pod object with the CPU and memory amounts of its status in its spec.
 
-    These amounts replace the amounts in the spec of the pod. Until a resize of the pod is complete,
-    spec and status have different amounts.
+    ``found``: the Pod object; it is not changed. Until a resize of the pod is complete, its spec
+    and status have different amounts.
     """
     listed = found["status"].get("containerStatuses") or ()
     listed = [*listed, *(found["status"].get("initContainerStatuses") or ())]

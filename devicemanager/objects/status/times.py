@@ -10,6 +10,7 @@ __all__ = ["micro_timestamp", "seconds_of", "timestamp"]
 
 def timestamp(seconds: float) -> str:
     """Format seconds since the epoch as a ``metav1.Time``: ``2026-01-02T03:04:05Z``."""
+    # Go drops the fraction of a second, too, when it writes a ``metav1.Time``.
     return _timestamp(int(seconds))
 
 

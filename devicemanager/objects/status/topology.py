@@ -59,6 +59,7 @@ def topology_object(
     counts: dict[int, dict[str, list[int]]] = {node: {} for node in numa.nodes}
     for device in devices:
         for node in device.nodes:
+            # A plugin can report a NUMA node that the machine does not have.
             if node in counts:
                 found = counts[node].setdefault(device.resource, [0, 0, 0])
                 found[0] += 1

@@ -25,6 +25,7 @@ def text_of(collector: Collector) -> bytes:
     """
     # The kubelet omits a metric without values, but the library would show its HELP and TYPE.
     families = [family for family in collector.collect() if family.samples]
+    # With this line break, the first line matches below, too. It is removed at the end.
     text = b"\n" + generate_latest(_Collected(families))
     for family in families:
         if family.type == "counter" and family.samples[0].name == family.name:

@@ -65,6 +65,7 @@ def of_dra(tally: Tally, services: Mapping[str, str], *, inverted: bool) -> Iter
         {
             (driver, f"/k8s.io.kubelet.pkg.apis.dra.{service}.DRAPlugin/{rpc}", code): histogram
             for (driver, rpc, code), histogram in sorted(tally.driver_calls.items())
+            # The calls of a driver stay counted after it has gone, when it is not in ``services``.
             for service in (services.get(driver, "v1"),)
         },
         ["driver_name", "method_name", "grpc_status_code"],
@@ -76,6 +77,7 @@ def of_claims(drivers: Iterable[Iterable[str]]) -> Iterator[Metric]:
 
     ``drivers`` has one item per claim in use: the names of the claim's drivers.
     """
+    # The kubelet counts each claim once under ``<any>``, even if it has several drivers.
     counts: dict[str, int] = {"<any>": 0}
     for each in drivers:
         for name in ("<any>", *each):
@@ -103,8 +105,7 @@ def of_skips(skips: Iterable[tuple[str, str, int]]) -> Iterator[Metric]:
 
 
 def of_admissions(tally: Tally, names: Iterable[str]) -> Iterator[Metric]:
-    """Yield the admission metrics whose names are in ``names``; the names depend on the kubelet's
-    version."""
+    """Yield the admission metrics that ``names`` lists. Each kubelet version has its own list."""
     counters: dict[str, tuple[str, _Series]] = {
         "kubelet_topology_manager_admission_requests_total": (
             "Admissions handled by the Topology Manager.",
@@ -298,6 +299,7 @@ def _histogram(
 ) -> Metric:
     family = HistogramMetricFamily(name, text, labels=labels)
     for values, histogram in histograms.items():
+        # As in Go, a whole bound has no decimal point: ``1``, where Python would write ``1.0``.
         buckets = [(f"{bound:g}", count) for bound, count in histogram.cumulative()]
         family.add_metric([*values], [*buckets, ("+Inf", histogram.count)], histogram.sum)
     return family

@@ -30,6 +30,7 @@ class KubeletMetrics(Collector):
     def __init__(self, kubelet: MockKubelet, wake: Callable[[], None] | None = None) -> None:
         self._kubelet = kubelet
         self._reader = Reader(kubelet, wake)
+        # The global registry would mix the metrics of all kubelets in this process.
         self.registry = CollectorRegistry()
         self.registry.register(self)
 
@@ -50,6 +51,7 @@ class KubeletMetrics(Collector):
         kubelet = self._kubelet
         behaviour = kubelet.settings.behaviour
         names, inverted = behaviour.admission_metrics, behaviour.dra_error_label_inverted
+        # One snapshot, so that the DRA metrics of a scrape agree with each other.
         dra = kubelet.telemetry.dra()
         services = {each.driver: each.service for each in dra.drivers}
         # Families are built inside ``read``, because the tally must not change during this.
@@ -122,6 +124,7 @@ class _Resources(Collector):
         self._node = node
 
     def collect(self) -> Iterable[Metric]:
+        # A status that was read back from the API can lack the start time.
         started = (
             ((str(status.name), pod.name, pod.namespace), status.state.started_at)
             for pod, statuses in self._node.telemetry.containers()

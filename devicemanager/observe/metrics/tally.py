@@ -29,6 +29,7 @@ SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 DRA_SECONDS: Final = tuple(0.1 * 400 ** (n / 14) for n in range(15))
 """Upper bounds of buckets in seconds, from 0.1 to 40: ``DRADurationBuckets``
 (pkg/kubelet/metrics/metrics.go, v1.32)."""
+# ``ExponentialBuckets(0.05, 2, 15)`` of the kubelet (pkg/kubelet/metrics/metrics.go).
 MILLISECONDS: Final = tuple(0.05 * 2**n for n in range(15))
 MOST_RESOURCES: Final = 1000
 """Maximum number of resource names that are used as labels. Plugins choose the names, and each name
@@ -51,11 +52,13 @@ class Histogram:
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
+        # The additional last count is for values above all bounds.
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
         """Add a value to the histogram."""
+        # A value equal to a bound belongs to its bucket, because the label ``le`` means `at most`.
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
@@ -66,6 +69,7 @@ class Histogram:
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
         """Return pairs of a bound and the number of values up to that bound."""
+        # The last count has no bound, so it is left out. ``count`` is the value for ``+Inf``.
         return zip(self.bounds, accumulate(self.counts), strict=False)
 
 
@@ -100,7 +104,7 @@ class Prepared:
     """Data of a finished operation on the ResourceClaims of a pod, for ``Tally.add``."""
 
     operation: str
-    """``PrepareResources`` or ``UnprepareResources``."""
+    """Name of the operation: ``PrepareResources`` or ``UnprepareResources``."""
     failed: bool
     seconds: float
 
@@ -139,8 +143,8 @@ class Tally:
         self.aligned = 0
         self.not_aligned = 0
         self.prepared: dict[tuple[str, bool], Histogram] = {}
-        """Durations of operations on ResourceClaims, in seconds. A key is a pair: the operation,
-        and True if it failed."""
+        """Durations of operations on ResourceClaims, in seconds, by operation and result. The
+        result is True for a failed operation."""
         self.driver_calls: dict[tuple[str, str, str], Histogram] = {}
         """Durations of calls to DRA drivers, in seconds, by driver, RPC and status code."""
 
@@ -162,6 +166,7 @@ class Tally:
             case DriverCalled(driver, rpc, code, seconds):
                 calls = self.driver_calls
                 key = driver, rpc, code
+                # Drivers choose their names, so the number of keys is limited as for resources.
                 if key not in calls and len(calls) >= MOST_RESOURCES:
                     key = OTHERS, rpc, code
                 calls.setdefault(key, Histogram(DRA_SECONDS)).observe(seconds)

@@ -78,6 +78,7 @@ class ClusterSubject:
     def rows(self, pane: Pane, shown: Shown, width: int) -> Rows[Any]:
         match pane:
             case Pane.NODES:
+                # Widths for all nodes, so that the columns do not move while the user scrolls.
                 columns = _Columns.of(self.view, width)
                 return Rows(
                     self.view.nodes,
@@ -131,6 +132,7 @@ class _Columns:
 
 
 def _devices(node: ClusterNodeView) -> str:
+    # Each glyph takes one cell, so ``x`` stands for any of them in this measurement.
     return _GAP.join(_counts(each) + _unavailable(each, "x") for each in node.resources)
 
 

@@ -1,5 +1,8 @@
-"""Rows of devices: either a row of cells per NUMA node, or a row per device with its
-containers."""
+"""Rows of the panes ``devices`` and ``holders``.
+
+The pane ``devices`` shows the devices of each NUMA node as a row of characters. The pane
+``holders`` shows each device on its own row, with its containers.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,9 @@ def _cells_width(width: int) -> int:
 
 def _strips(resource: ResourceView, most: int | None) -> Iterator[_Strip]:
     is_first = True
+    # A resource without devices gets one empty row, so that the user sees the resource.
     for node, numbers in resource.layout.by_node.items() or ((None, ()),):
+        # At least 1, because ``range`` rejects a step of 0.
         step = most or max(len(numbers), 1)
         for start in range(0, max(len(numbers), 1), step):
             part = numbers[start : start + step]
@@ -96,6 +101,7 @@ def _strip_line(strip: _Strip, glyphs: Glyphs, width: int) -> Text:
 
 
 def _members(states: Sequence[DeviceState], numbers: Sequence[int]) -> Sequence[DeviceState]:
+    # With a single index, ``itemgetter`` would return a value instead of a tuple.
     if len(numbers) < 2:
         return [states[number] for number in numbers]
     return itemgetter(*numbers)(states)  # type: ignore[no-any-return] # of a part of 10,000

@@ -57,6 +57,7 @@ def _driver_line(row: _DriverRow, glyphs: Glyphs, width: int) -> Text:
             width,
             glyphs,
         )
+    # A ResourceSlice has either devices or counter sets, never both.
     number = len(row.devices or row.counter_sets)
     found = f"{number} {'device' if row.devices else 'counter set'}{'' if number == 1 else 's'}"
     return joined(
@@ -73,6 +74,7 @@ def _driver_line(row: _DriverRow, glyphs: Glyphs, width: int) -> Text:
 def claims(view: NodeView, shown: Shown, _: int) -> Rows[_ClaimRow]:
     """Return the rows of claims. If the pane fills the screen, also return the rows of their
     devices."""
+    # A claim has only the UIDs of its pods, but users know the names.
     titles = {pod.uid: pod.title for pod in view.pods}
     rows = list(_claim_rows(view, shown.whole))
 

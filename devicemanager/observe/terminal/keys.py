@@ -46,7 +46,10 @@ _LONGEST_FILTER = 60
 
 @attrs.frozen
 class ScreenState:
-    """State of the screen that keys change: pane, scroll position, filter, pause, help, quit."""
+    """State of the screen: pane, scroll position, filter, pause, help and quit.
+
+    ``pressed`` returns the new state after a key is pressed.
+    """
 
     pane: Pane | None = None
     """The pane that fills the screen; None for the overview, which shows several panes."""
@@ -83,8 +86,10 @@ def _sequence_length(text: str) -> int:
     """Return the number of characters of the first key in a text that starts with an escape."""
     if len(text) < 2 or text[1] not in "[O":
         return 1
+    # An SS3 sequence always has exactly one more character.
     if text[1] == "O":
         return min(len(text), 3)
+    # A CSI sequence ends with the first character in this range (ECMA-48).
     for number, character in enumerate(text[2:], 3):
         if "@" <= character <= "~":
             return number
@@ -143,10 +148,12 @@ def _scrolled(state: ScreenState, key: str, page: int, last: int) -> ScreenState
 
 def _typed(state: ScreenState, key: str) -> ScreenState:
     match key:
+        # Enter sends a carriage return, which some terminal modes convert to a line feed.
         case "\r" | "\n":
             return attrs.evolve(state, typing=False)
         case "escape":
             return attrs.evolve(state, typing=False, filter="")
+        # Terminals send one or the other for Backspace.
         case "\x7f" | "\b":
             return attrs.evolve(state, filter=state.filter[:-1])
     if len(key) == 1 and key.isprintable() and len(state.filter) < _LONGEST_FILTER:

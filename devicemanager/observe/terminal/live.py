@@ -156,7 +156,7 @@ class LiveView:
             self._waking.send(b"\0")
 
     def redraw(self) -> None:
-        """Request a new drawing of all lines, because the screen's size or content changed."""
+        """Request a new drawing of all lines. Call it if the screen's size or content changed."""
         self.terminal.forget_drawn()
         self.wake()
 

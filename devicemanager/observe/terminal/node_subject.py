@@ -63,6 +63,7 @@ class NodeSubject:
 
     def header(self) -> Text:
         view = self.view
+        # Views from PodResources have no node name, so their source is shown instead.
         parts = [f" {safe(view.name)}" if view.name else f" {safe(view.source)}"]
         if view.kubelet_version:
             parts.append(f"kubelet {safe(view.kubelet_version)}")

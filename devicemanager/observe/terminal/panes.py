@@ -142,6 +142,7 @@ def _state(container: ContainerInfo) -> str:
 
 def _pod_devices(pod: PodInfo) -> str:
     """Return the pod's devices as text. A device that several containers use appears once."""
+    # A dict instead of a set, because it keeps the order of the IDs.
     devices_of: dict[str, dict[str, None]] = {}
     for container in pod.all_containers:
         for name, ids in _devices_of(container).items():
@@ -157,6 +158,7 @@ def _devices_of(container: ContainerInfo) -> Mapping[str, tuple[str, ...]]:
 def _devices_text(devices_of: Mapping[str, tuple[str, ...]]) -> str:
     parts = []
     for name, ids in devices_of.items():
+        # Without the vendor's domain, more devices fit in the line.
         short = safe(name.rpartition("/")[2], 80)
         few = ",".join(safe(id_, 80) for id_ in ids[:_MOST_IDS])
         parts.append(f"{short} {len(ids)}: {few}" if len(ids) > 1 else f"{short} {few}")

@@ -82,6 +82,7 @@ class Work:
         """Begin the next step. The previous step, if any, counts as finished."""
         with self._lock:
             is_first, self._begun = not self._begun, True
+        # Outside the lock, because ``advance`` takes it and the lock is not reentrant.
         self.advance(0 if is_first else 1, doing)
 
     def note(self, text: str) -> None:

@@ -128,6 +128,7 @@ def draw(
     # Fill up to ``height`` lines, so that the line with the keys is at the bottom.
     lines += [Text()] * (height - 1 - len(lines))
     lines.append(_keys_line(subject, state, width, shown))
+    # One row of the body is the title of the pane. At least 1, so that PageDown always moves.
     return Screen(tuple(lines[:height]), max(body - 1, 1), last, subject.panes)
 
 
@@ -230,9 +231,11 @@ def _shares(wanted: Sequence[int], height: int) -> list[int]:
     shares = [0] * len(wanted)
     # Each pane gets one row at a time. The number of rows is small, so this is fast enough.
     while height > 0:
+        # A pane needs a row for its title, and one for a text even if it has no rows.
         hungry = [number for number, rows in enumerate(wanted) if shares[number] < max(rows, 1) + 1]
         if not hungry:
             break
+        # If fewer rows than panes are left, the first panes get them.
         for number in hungry[:height]:
             shares[number] += 1
         height -= min(len(hungry), height)
@@ -273,6 +276,7 @@ def _alone(
     count = len(its_rows)
     last = max(count - room, 0)
     offset = min(state.offset, last)
+    # The offset of events counts from the end, so that the newest events are visible at 0.
     first = last - offset if pane is Pane.EVENTS else offset
     where = f" {first + 1}-{min(first + room, count)} of {count}" if count > room > 0 else ""
     title = _title(subject, pane, width, shown.glyphs, where)
@@ -292,6 +296,7 @@ def _two_columns(subject: Subject, width: int, height: int, shown: Shown) -> lis
     ]
     lines = []
     for left, right in zip_longest(*columns, fillvalue=Text()):
+        # Copied before it is padded, because ``fillvalue`` is one object for all missing lines.
         line = left.copy()
         line.pad_right(max(left_width + 2 - line.cell_len, 0))
         lines.append(line.append_text(right))

@@ -24,6 +24,7 @@ def is_live_terminal() -> bool:
     foreground."""
     try:
         descriptor = sys.stdout.fileno()
+    # Standard output is closed, or has been replaced by an object without a descriptor.
     except (OSError, ValueError):
         return False
     is_able = os.environ.get("TERM", "").lower() not in _DUMB
@@ -41,6 +42,7 @@ def standard_terminal() -> Terminal:
 def _keys_descriptor() -> int | None:
     try:
         descriptor = sys.stdin.fileno()
+    # AttributeError: ``sys.stdin`` is None in a process without standard input.
     except (OSError, ValueError, AttributeError):
         return None
     return descriptor if os.isatty(descriptor) else None
@@ -80,6 +82,7 @@ class TerminalSignals:
         self._handlers = {}
 
     def _stops(self, number: int, _: FrameType | None) -> None:
+        # Restored before the process stops, because the shell then uses the terminal.
         self._view.terminal.leave()
         _default(number)
         # The process continues here after SIGCONT; the view's thread takes over the terminal.
@@ -87,10 +90,12 @@ class TerminalSignals:
         self._view.redraw()
 
     def _continues(self, *_: object) -> None:
+        # Also needed after SIGSTOP, for which a process cannot have a handler.
         self._view.terminal.resume()
         self._view.redraw()
 
     def _dies(self, number: int, _: FrameType | None) -> None:
+        # Restored first, because the default action ends the process at once.
         self._view.end()
         _default(number)
 

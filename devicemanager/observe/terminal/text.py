@@ -18,6 +18,7 @@ from devicemanager.observe.view import DeviceState
 
 __all__ = ["ASCII", "STYLES", "UNICODE", "Glyphs", "column", "joined", "safe", "shortened"]
 
+# Classes of Unicode's bidirectional algorithm: letters and numbers that a terminal can reorder.
 _RIGHT_TO_LEFT = {"R", "AL", "AN"}
 # Characters above are mostly emoji, whose width differs between terminals.
 _LAST_PLAIN = 0xFFFF
@@ -101,6 +102,7 @@ def shortened(text: str, width: int, glyphs: Glyphs = UNICODE) -> str:
         return ""
     # The end is kept, because IDs of one resource differ mostly at the end.
     tail = min(width // 3, 12)
+    # Only the ends of a long text can be visible, so only the ends are escaped.
     if len(text) > 4 * width:
         text = safe(text, 2 * width) + glyphs.ellipsis + safe(text[-width:])
     else:
@@ -110,6 +112,7 @@ def shortened(text: str, width: int, glyphs: Glyphs = UNICODE) -> str:
     if not tail:
         return set_cell_size(text, width)
     end = text[-tail:]
+    # A wide character takes two cells, so the last characters can be too wide.
     while cell_len(end) > tail:
         end = end[1:]
     return set_cell_size(text, width - 1 - cell_len(end)) + glyphs.ellipsis + end

@@ -158,7 +158,7 @@ class Terminal:
                     self.enter()
 
     def forget_drawn(self) -> None:
-        """Make the next drawing write all lines, because the content or size of the screen
+        """Make the next drawing write all lines. Call it if the screen's size or content
         changed."""
         # Takes no lock, because a signal handler calls it.
         self._stale = True

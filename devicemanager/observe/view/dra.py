@@ -16,6 +16,8 @@ __all__ = ["Dra"]
 T = TypeVar("T")
 _title: Callable[[Any], str] = attrgetter("title")
 _name: Callable[[Any], str] = attrgetter("name")
+# During a rolling update, two instances of a driver have the same name, so the endpoint is
+# also a part of the key.
 _instance: Callable[[Any], tuple[str, str]] = attrgetter("driver", "endpoint")
 
 
@@ -29,7 +31,8 @@ class Dra:
         self._shown = DraStatus()
 
     def refresh(self) -> DraStatus:
-        """Return the current status. If nothing has changed, return the previous object."""
+        """Return the current drivers, claims and slices. If nothing has changed, return the
+        previous object."""
         try:
             now = self._status()
         except (RequestError, StartError):  # the kubelet is stopped

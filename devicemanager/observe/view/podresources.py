@@ -55,6 +55,7 @@ class PodResourcesView:
         """Return the view for the responses to List and GetAllocatableResources. ``allocatable`` is
         None if the kubelet does not serve GetAllocatableResources."""
         before = self._view
+        # Without the list, no device can be shown as gone, so only the last of the notes applies.
         notes = NOTES if allocatable is not None else (NO_ALLOCATABLE, *NOTES[2:])
         views = _reuse(before.pods, tuple(map(_pod, pods)), attrgetter("uid"))
         resources = _reuse(

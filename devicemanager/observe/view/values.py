@@ -122,7 +122,7 @@ class ResourceView:
     """Containers of each device that is allocated or being allocated, by device ID."""
 
     def device(self, number: int) -> DeviceView:
-        """Return the view of one device by its number."""
+        """Return the view of the device at the index ``number``."""
         id_ = self.layout.ids[number]
         return DeviceView(
             id_,
@@ -133,7 +133,7 @@ class ResourceView:
         )
 
     def count(self, state: DeviceState) -> int:
-        """Return the number of devices of the resource that are in a state."""
+        """Return the number of devices of the resource in the given state."""
         return self.states.count(state)
 
 
@@ -185,7 +185,7 @@ class NodeView:
     revision: int
     """Number that increases with each change of the node."""
     source: str
-    """Description of the kubelet that was read."""
+    """Description of the kubelet that this view shows."""
     name: str = ""
     kubelet_version: str = ""
     serving: bool = True

@@ -34,6 +34,7 @@ the response into another site."""
 def all_checks(name: str, checks: Sequence[health.Check], request: Request) -> Answer:
     """Return the response for the group ``name`` of health checks. The request's query can have the
     options ``verbose`` and ``exclude``."""
+    # As in ``healthz`` of k8s.io/apiserver, ``verbose`` counts if it is present, with any value.
     query = request.query_params
     return plain_text(
         *health.group_result(
@@ -110,6 +111,7 @@ def _used(used: Used, at: str) -> dict[str, Any]:
             "usageNanoCores": round(used.cores * 1e9),
             "usageCoreNanoSeconds": round(used.cpu_seconds * 1e9),
         },
+        # The mock has one amount of memory, so usage and working set are equal.
         "memory": {"time": at, "usageBytes": used.memory, "workingSetBytes": used.memory},
     }
 

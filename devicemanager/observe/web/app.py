@@ -69,6 +69,7 @@ class WebApplication(HttpApplication):
     def _rejection(self, error: Exception, scope: Scope) -> Answer:
         if isinstance(error, HTTPException):
             status = HTTPStatus(error.status_code)
+            # Cut, because the client chooses the path, which can be very long.
             text = f"{scope['method']} {scope['path'][:200]!r}: {status.phrase.lower()}"
             if scope["path"].startswith(_CONTROL):
                 text += ": the control API is not enabled"

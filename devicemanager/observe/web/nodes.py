@@ -139,6 +139,7 @@ def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
 
         return Route(f"/nodes/{{node}}/{path}", endpoint)
 
+    # Health checks use no worker, so that they respond even if all workers are busy.
     async def alive(request: Request) -> Answer:
         return answers.all_checks("livez", live_checks(), request)
 
@@ -155,6 +156,7 @@ def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
             report = await anyio.to_thread.run_sync(_report, nodes(), *names, limiter=workers)
             return respond(request, report)
 
+        # kubectl sends POST for SPDY and GET for WebSockets.
         return Route(f"/{path}", endpoint, methods=["GET", "POST"])
 
     return [

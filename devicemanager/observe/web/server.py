@@ -58,11 +58,11 @@ class HttpServer(HttpServerThread):
         """Create the server without listening, and start counting metrics.
 
         ``address`` is an IP address of this host and a port (0: any). ``control`` is the server
-        of the control API of the same kubelet. It must not be started: this server also listens on
-        the addresses of ``control``, and serves the endpoints, the page and the control API on
-        every address. ``allow_remote`` permits an address that other hosts can reach; their users
-        can then read everything, unencrypted. The function ``simulated`` returns a mapping: for
-        each resource with a simulated plugin, a function that sets the health of a device.
+        of the control API of the same kubelet. Do not start ``control``: the HTTP server also
+        listens on the addresses of ``control``. On every address, it serves the endpoints, the page
+        and the control API. ``allow_remote`` permits an address that other hosts can reach; their
+        users can then read everything, unencrypted. The function ``simulated`` returns a mapping:
+        for each resource with a simulated plugin, a function that sets the health of a device.
 
         Raises ValueError for an invalid or forbidden address. Raises ControlNotLoopback if the
         address would expose a control API that allows only this host.
@@ -102,6 +102,7 @@ class HttpServer(HttpServerThread):
 
     def _prepare(self, stack: contextlib.ExitStack) -> Prepared:
         opened = self._listen(stack)
+        # `stop` closes the metrics, so a server that starts again needs new ones.
         metrics = self._metrics = self._metrics or KubeletMetrics(self._kubelet, self._wake)
         stack.callback(setattr, self, "_loop", None)
         return Prepared(opened.listeners, lambda: self._make(opened.gate, metrics))

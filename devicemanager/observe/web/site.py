@@ -43,11 +43,11 @@ class Site:
     _closing: list[Callable[[], None]] = attrs.field(factory=list, init=False, repr=False)
 
     def check(self, request: Request) -> None:
-        """Raise HttpError if the request came over TCP without the token."""
+        """Raise HttpError if a TCP request does not have the token of the control API."""
         self.gate.check(request.scope)
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Register a function to call when the server stops, such as one that ends a stream."""
+        """Register a function that is called when the server stops, for example to end a stream."""
         self._closing.append(callback)
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ class ProtocolError(Exception):
 
 
 class Streams(Protocol):
-    """Receiver of the streams of a connection."""
+    """Interface of the code that handles the streams of an SPDY connection."""
 
     def opened(self, stream: Stream) -> None:
         """Called for a new stream, before its data."""
@@ -94,6 +94,7 @@ class Stream:
         if self.has_ended:
             return
         self.has_ended = True
+        # Without data, an empty frame is still necessary: it carries the flag for the end.
         parts = [data[at : at + _PART] for at in range(0, len(data), _PART)] or [b""]
         for part in parts[:-1]:
             self._connection.send_data(self.id, part)
@@ -176,12 +177,14 @@ class Connection:
     def _opened(self, id_: int, flags: int, packed: bytes) -> None:
         if id_ in self._open or len(self._open) >= _MAX_STREAMS:
             raise ProtocolError(f"stream {id_} is already open, or {_MAX_STREAMS} streams are open")
+        # Limited, because a frame of 128 KiB could otherwise unpack to more than 100 MiB.
         raw = self._unpacker.decompress(packed, _MAX_HEADERS)
         if self._unpacker.unconsumed_tail:
             raise ProtocolError(f"headers of more than {_MAX_HEADERS} bytes")
         # The other headers are not stored: an open stream must use little memory.
         kind = dict(_headers(raw)).get("streamtype", "")[:_LONGEST_TYPE]
         stream = self._open[id_] = Stream(id_, kind, self)
+        # All headers of a connection form one zlib stream, so it is flushed but never finished.
         none = self._packer.compress(struct.pack(">I", 0)) + self._packer.flush(zlib.Z_SYNC_FLUSH)
         self._send_control(_SYN_REPLY, struct.pack(">I", id_) + none)
         self._streams.opened(stream)

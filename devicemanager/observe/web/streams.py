@@ -131,6 +131,7 @@ class _Command:
             return
         self._missing.discard(name)
         self._streams[name] = stream
+        # As in a kubelet, the command starts only when the client has opened all its streams.
         if not self._missing:
             for each, found in self._streams.items():
                 if each != "error":
@@ -162,6 +163,7 @@ class _Connections:
         self._text = text.encode()
 
     def opened(self, stream: Stream) -> None:
+        # kubectl reads the error stream to its end before it finishes a forwarded connection.
         if stream.kind == "error":
             stream.end()
 

@@ -27,7 +27,7 @@ def consume(
     stopping: threading.Event,
     backoff: float,
 ) -> None:
-    """Publish the list that ``produce`` returns, or each list that its iterator yields.
+    """Publish the list that ``produce`` returns. For an iterator, publish each list it yields.
 
     Return after the last list, or when ``stopping`` is set. If ``produce`` raises, log the error
     (its traceback at debug level) and call ``produce`` again after ``backoff`` seconds. The pause

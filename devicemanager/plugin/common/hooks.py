@@ -1,5 +1,7 @@
-"""Call methods that the author of a plugin or driver wrote. Everything that they raise becomes an
-Exception."""
+"""Call the methods that authors of plugins and drivers write.
+
+If a method raises SystemExit, the caller gets ``HookEnded`` instead.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ T = TypeVar("T")
 
 
 class HookEnded(Exception):
-    """Error for a method of a plugin or driver that raised SystemExit, or another BaseException
-    that is not an Exception."""
+    """Error for an author's method that raised SystemExit, or another BaseException that is not
+    an Exception."""
 
 
 def call_hook(hook: Callable[[], T]) -> T:

@@ -30,7 +30,7 @@ class Notifier:
             self._changed.notify_all()
 
     def wait(self, seen: int, timeout: float) -> None:
-        """Wait until the count differs from ``seen``, or until ``timeout`` seconds have passed."""
+        """Wait until ``count`` differs from ``seen``, or until ``timeout`` seconds have passed."""
         with self._changed:
             self._changed.wait_for(lambda: self._count != seen, timeout)
 

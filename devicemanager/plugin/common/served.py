@@ -27,10 +27,10 @@ SERVER_OPTIONS = (
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),
 )
-"""Options for ``grpc.server``."""
+"""Options for ``grpc.server``: one server per socket, and no limit on request sizes or pings."""
 
 Publish = Callable[[Path], Path]
-"""Function that gives the socket at a hidden path its real name, and returns the new path."""
+"""Function that moves a socket from a hidden path to its real path, and returns the real path."""
 
 
 class Server(Protocol):
@@ -44,7 +44,7 @@ class Server(Protocol):
 
 
 class ServedSocket:
-    """A server on one socket, which is served from construction until :meth:`close`."""
+    """A gRPC server on one socket. It serves from construction until :meth:`close`."""
 
     def __init__(self, server: Server, directory: Path, publish: Publish) -> None:
         """Start the server. Raises OSError if the socket cannot be created or was removed

@@ -70,11 +70,10 @@ def _shorten(name: str, room: int) -> str:
 
 
 def may_be_socket(name: str, own: str | None = None) -> bool:
-    """True if a file in the plugin directory can be a socket, so that its changes matter.
+    """True if the file ``name`` in the plugin directory can be a socket.
 
-    ``name`` is the file's name. Every admission writes the kubelet's checkpoint and hidden
-    temporary files; for these, the result is False. It is always True for ``own``, the socket name
-    that the author chose.
+    False for the kubelet's checkpoint and for hidden temporary files, which every admission writes.
+    Always True for ``own``, the socket name that the author chose.
     """
     return name == own or not (name.startswith(".") or name == CHECKPOINT_FILE)
 

@@ -275,9 +275,9 @@ def _mirror(
 
 
 def replace_directory(target: Path, make: Path) -> None:
-    """Mount an in-memory copy of the directory ``target`` at its path, and add an empty directory.
+    """Mount a copy of the directory ``target`` over ``target``. The copy has one more directory.
 
-    ``make`` is the path of the empty directory, relative to ``target``.
+    ``make`` is the path of this empty directory, relative to ``target``. The copy is in memory.
     """
     _mirror(target, [(target, None)], make=make)
 

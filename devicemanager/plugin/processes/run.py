@@ -123,7 +123,10 @@ class SupervisedRun:
                 os.killpg(self.pid, number)
 
     def wait(self, timeout: float) -> int | None:
-        """Wait for the exit status; return None after ``timeout`` seconds."""
+        """Wait until the command has exited, and return its exit status.
+
+        Return None after ``timeout`` seconds.
+        """
         return self.status if self._done.wait(timeout) else None
 
     def _cut_lifeline(self) -> None:

@@ -8,8 +8,8 @@ its descendants are killed. The kernel closes it when that program exits.
 The supervisor blocks signals and reads them with ``sigwaitinfo``: a handler could miss a signal
 between the check of a condition and the wait.
 
-Each start of a plugin starts an interpreter for this module. So the module does not import attrs,
-which would take a third of the time until the command runs.
+Each start of a plugin starts an interpreter for this module. So the module does not import attrs:
+that import would take a third of the startup time.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _STREAMS = (LIST_AND_WATCH, "NodeWatchResources")
 
 
 class EndedBy(StrEnum):
-    """Side that ended a call."""
+    """What ended a call: the plugin, the kubelet or the recorder."""
 
     PLUGIN = "plugin"
     KUBELET = "kubelet"
@@ -88,7 +88,7 @@ class RecordedCall:
     stream_message: int | None = None
     """Number of the message in its stream, from 1; None for a unary call or the end of a stream."""
     ended_by: EndedBy | None = None
-    """Side that ended the call; None for a stream message, because its stream continues."""
+    """What ended the call; None for a stream message, because its stream continues."""
     redacted: tuple[str, ...] = ()
     """Names of environment variables whose values in the response are ``REDACTED``."""
 

@@ -12,5 +12,7 @@ class RecordingError(PluginError):
 
 
 class NotRecorded(PluginError, AssertionError):
-    """Error for requests to a replayed plugin that are not in its recording. The text has one line
-    per request."""
+    """Error of a replay: the kubelet sent requests that the recording does not contain.
+
+    The text has one line per request.
+    """

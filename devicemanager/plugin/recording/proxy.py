@@ -182,7 +182,7 @@ def _own_metadata(metadata: Sequence[Any]) -> tuple[tuple[str, str | bytes], ...
 
 
 class PluginProxy:
-    """Server on ``path``, from ``open`` until ``close``, that forwards all calls to ``plugin``.
+    """Server that forwards all calls on ``path`` to ``plugin``, from ``open`` until ``close``.
 
     The proxy creates ``path`` after the plugin has begun to serve its socket. Until then, the
     kubelet tries again and again to connect, as it does with a plugin that does not serve yet.
@@ -339,9 +339,9 @@ class PluginProxies:
             old.close()
 
     def kubelet_leaves(self) -> None:
-        """Record that the kubelet has stopped.
+        """Tell all proxies that the kubelet has stopped.
 
-        From now on, the kubelet counts as the side that ends streams.
+        If a plugin ends a stream later, the recording names the kubelet as the cause.
         """
         for proxy in self._all():
             proxy.kubelet_has_left = True

@@ -1,4 +1,4 @@
-"""Recorder: a proxy between a kubelet and its plugins that records all calls.
+"""Recorder: a proxy that records all calls between a kubelet and its plugins.
 
 One thread (``_run``) checks the sockets of the kubelet and the plugins. While a kubelet runs, the
 thread serves the Registration service for the plugins. If a socket was removed on one side, it

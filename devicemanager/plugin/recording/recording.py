@@ -33,7 +33,7 @@ class RecordedStream:
 
     lists: tuple[RecordedCall, ...]
     end: RecordedCall | None
-    """The recorded line about the end of the stream; None if the recorder was killed before."""
+    """Entry for the end of the stream; None if the recorder was killed before the stream ended."""
 
 
 @attrs.frozen
@@ -54,7 +54,7 @@ class RecordedRegistration:
 
 @attrs.frozen
 class Recording:
-    """Parsed content of a recording."""
+    """Content of a recording file: the calls between a kubelet and its plugins."""
 
     path: Path
     kubelet_dir: str

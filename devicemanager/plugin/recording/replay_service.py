@@ -33,13 +33,13 @@ class ReplayService(Service):
     only the last list, and stays open.
 
     If the plugin ended a recorded stream, the replayed stream ends at the recorded time. Otherwise,
-    the replayed stream stays open. For the last recorded stream of the registration, the end
-    depends on ``after``, the next recorded registration:
+    the replayed stream stays open. For the last recorded stream of the registration, two exceptions
+    depend on ``after``, the next recorded registration:
 
-    * None, if this is the last registration in the recording: the replayed stream stays open.
-    * With the same kubelet instance: the replayed stream ends at the recorded time, whichever side
-      ended the recorded stream.
-    * With another kubelet instance: the rule for all other streams applies.
+    * If ``after`` is None, because no further registration was recorded, the replayed stream stays
+      open.
+    * If ``after`` is a registration with the same kubelet instance, the replayed stream ends at the
+      recorded time, even if the plugin did not end the recorded stream.
 
     ``missed`` is called with each request that was not recorded.
     """

@@ -75,6 +75,7 @@ class RecordedResponses:
     def miss(self, rpc: str, request: bytes) -> Miss:
         """Return a ``Miss`` for a request that was not recorded."""
         requested = _terms(rpc, request)
+        # Needs no lock, because `take` leaves at least one call in every queue.
         recorded = [calls[0] for (name, _), calls in self._calls.items() if name == rpc]
         # The request with the fewest differing IDs and numbers is the most useful hint.
         nearest = min(
@@ -89,6 +90,7 @@ def _key(rpc: str, request: bytes) -> Key:
     try:
         match rpc:
             case "Allocate":
+                # Containers are not sorted: the response has one entry for each, in this order.
                 allocate = dp.AllocateRequest.FromString(request)
                 return tuple(tuple(sorted(c.devices_ids)) for c in allocate.container_requests)
             case "GetPreferredAllocation":

@@ -62,7 +62,7 @@ class ControlFile:
         self._rejected = False
 
     def refresh(self) -> None:
-        """Ensure that the directory is watched, then read the file."""
+        """Watch the directory of the control file, if it is not watched yet. Then read the file."""
         self._watch.ensure()
         self._read()
 

@@ -20,8 +20,8 @@ from devicemanager.snapshot.statefiles import (
 __all__ = ["NO_START", "RULES", "cpus", "memory"]
 
 NO_START = "the kubelet does not start with "
-"""Beginning of a finding's message about a state file that can be parsed, but that prevents the
-start of the kubelet. The file name follows."""
+"""Beginning of the message about a state file with which the kubelet does not start. The file name
+follows."""
 
 # The kubelet's limit: defaultMaxAllowableNUMANodes (topologymanager/topology_manager.go, v1.36).
 _MOST_NODES = 8
@@ -123,7 +123,7 @@ def too_many_nodes(node: Node) -> Iterator[Finding]:
 
 
 def no_nodes(node: Node) -> Iterator[Finding]:
-    """Find devices that are not aligned because their plugin names no NUMA nodes."""
+    """Find devices without NUMA nodes, which the Topology Manager therefore cannot align."""
     if node.alignment.policy == "none" or node.snapshot.allocatable is None:
         return
     # The severity is only NOTE: many devices, such as virtual ones, belong to no NUMA node.

@@ -22,6 +22,7 @@ def damaged(node: Node) -> Iterator[Finding]:
     # An old file is not damaged, but it needs the same fix.
     is_old = any(_OLD in problem for problem in saved.problems)
     message = f"has the format of {_OLD}" if is_old else "is damaged"
+    # A text that is also a problem is shown only once.
     lost = [f"lost: {each}" for each in saved.lost if each not in saved.problems]
     yield Finding(
         Kind.DRA_STATE_DAMAGED,

@@ -11,7 +11,7 @@ __all__ = ["ADVICE", "Advice", "Finding", "Kind", "Severity"]
 
 
 class Severity(enum.StrEnum):
-    """Severity of a finding."""
+    """How serious a finding is: an error, a warning or a note."""
 
     ERROR = "error"
     """Pods are rejected or get devices of other pods, now or after the next kubelet restart."""
@@ -81,7 +81,7 @@ class Advice:
 
     @property
     def links(self) -> tuple[str, ...]:
-        """URLs of the issues and pull requests."""
+        """GitHub URLs of ``issues``."""
         return tuple(f"https://github.com/kubernetes/kubernetes/issues/{n}" for n in self.issues)
 
 

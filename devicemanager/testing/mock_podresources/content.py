@@ -49,7 +49,7 @@ def device_ids(
 
     Shapes: ``gpu-uuid`` (``GPU-`` and a UUID), ``mig`` (``MIG-`` and a UUID), ``replica``
     (``GPU-<UUID>::0``, with ``replicas`` IDs per GPU), ``pci`` (``0000:01:00.0``), ``index``
-    (``gpu-mock-0``). All shapes except ``index`` are those of vendors' plugins. ``prefix`` and
+    (``gpu-mock-0``). Plugins of hardware vendors use all shapes except ``index``. ``prefix`` and
     ``node`` are parts of the IDs of shape ``index``. Equal arguments return equal IDs. A simulated
     plugin has the same IDs if its settings ``id_shape``, ``replicas``, ``device_id_prefix`` and
     ``node_name`` have these values. Raises ConfigurationError for an unknown shape.
@@ -220,6 +220,7 @@ class ContentReader:
 
 
 def _joined(groups: tuple[tuple[ContainerDevices, ...], ...]) -> tuple[ContainerDevices, ...]:
+    # An item with generated devices becomes several entries, one for each run of a NUMA node.
     return tuple(each for group in groups for each in group)
 
 

@@ -32,6 +32,7 @@ __all__ = [
 
 T = TypeVar("T")
 
+# The PodResources API has int64 fields, so a larger number cannot be sent.
 _INT64_MAX = (1 << 63) - 1
 
 
@@ -39,6 +40,7 @@ class ScriptError(RequestError):
     """Error in a script. The text is one line with file, field and reason."""
 
     def __init__(self, text: str) -> None:
+        # The text quotes the script, which can contain line breaks and control characters.
         super().__init__(printable(text))
 
 
@@ -51,8 +53,7 @@ class Where:
 
     @classmethod
     def of(cls, document: str) -> Where:
-        """Return the path of the top level of a document. ``document`` is the document's name in
-        error messages."""
+        """Return the path of a whole document. ``document`` is its name in error messages."""
         return cls("", document)
 
     def field(self, name: object) -> Where:
@@ -94,12 +95,13 @@ def fields(where: Where, value: Any, readers: Mapping[str, Read[Any]]) -> dict[s
     return {
         name: read(where.field(name), value[name])
         for name, read in readers.items()
+        # YAML reads a key without a value as null.
         if value.get(name) is not None
     }
 
 
 def listed(read: Read[T]) -> Read[tuple[T, ...]]:
-    """Return a function that parses a list and parses each item with ``read``."""
+    """Return a function that parses a list; ``read`` parses each item."""
 
     def reader(where: Where, value: Any) -> tuple[T, ...]:
         if not isinstance(value, list | tuple):
@@ -110,14 +112,14 @@ def listed(read: Read[T]) -> Read[tuple[T, ...]]:
 
 
 def text(where: Where, value: Any) -> str:
-    """Parse a string that is not empty."""
+    """Return the value, which must be a non-empty string."""
     if not isinstance(value, str) or not value:
         raise where.error(f"expected a non-empty string, not {described(value)}")
     return value
 
 
 def flag(where: Where, value: Any) -> bool:
-    """Parse a Boolean value."""
+    """Return the value, which must be a Boolean."""
     if not isinstance(value, bool):
         raise where.error(f"expected true or false, not {described(value)}")
     return value
@@ -160,7 +162,7 @@ def whole(least: int, most: int | None = _INT64_MAX) -> Read[int]:
 
 
 def id_list(where: Where, value: Any) -> tuple[int, ...]:
-    """Parse IDs: a number, a list of numbers, or the kernel's list format such as ``0-3,8``."""
+    """Return IDs from a number, a list of numbers, or the kernel's list format (``0-3,8``)."""
     if isinstance(value, int) and not isinstance(value, bool):
         # YAML reads a single CPU as a number.
         value = [value]
@@ -173,13 +175,14 @@ def id_list(where: Where, value: Any) -> tuple[int, ...]:
 
 
 def quantity(where: Where, value: Any) -> int:
-    """Parse an amount in bytes: a number, or a Kubernetes quantity such as ``4Gi``."""
+    """Return an amount in bytes, from a number or a Kubernetes quantity such as ``4Gi``."""
     from devicemanager.core.quantity import whole_units
     from devicemanager.objects.manifests.resources import parse_quantity
 
     try:
         size = whole_units(parse_quantity(str(value)))
     except ValueError:
+        # Leads to the same error as a negative amount.
         size = -1
     if isinstance(value, bool) or size < 0:
         raise where.error(f"expected an amount in bytes such as 4Gi, not {described(value)}")

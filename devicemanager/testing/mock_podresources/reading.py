@@ -34,7 +34,7 @@ from devicemanager.testing.mock_podresources.script import Script, Step
 __all__ = ["ScriptError", "load_script", "read_script"]
 
 MOST_BYTES = 64 << 20
-"""Maximum size of a file in bytes."""
+"""Maximum size of one script file, in bytes."""
 _MOST_NODES = 4_000_000
 _CONTENT = ("devices", "cpu_ids", "memory")
 """Fields at the top level of ``devicemanager resources -o json``."""

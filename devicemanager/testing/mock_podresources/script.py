@@ -14,11 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_BURST", "DEFAULT_QPS", "Script", "Step", "with_pods"]
 
+# `podresources.server` has the same values, but importing it would import gRPC.
 DEFAULT_QPS, DEFAULT_BURST = 100.0, 10
-"""The kubelet's rate limit: calls per second, and calls at once.
-
-``podresources.server`` has the same values, but importing it would import gRPC.
-"""
+"""The kubelet's rate limit: calls per second, and calls at once."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,7 +63,7 @@ class Script:
     """Faults that are set at the start."""
     steps: tuple[Step, ...] = ()
     repeat: bool = False
-    """True if the script continues with its first step after its last one."""
+    """True if the script starts again with its first step after the last step."""
 
 
 def with_pods(

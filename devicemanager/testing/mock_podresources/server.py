@@ -154,7 +154,7 @@ class MockPodResources:
         self.apply(Step(serving=True))
 
     def apply(self, step: Step) -> None:
-        """Apply a step immediately, ignoring its ``after``."""
+        """Apply a step immediately. The field ``after`` of the step is ignored."""
         with self._lock:
             pods = self.source.pods() if step.pods is None else step.pods
             if step.set_pods or step.delete_pods:

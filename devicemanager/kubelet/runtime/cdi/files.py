@@ -55,11 +55,14 @@ def load_spec(path: Path) -> CdiSpec:
         return _spec(path, _document(path))
     except OSError as error:
         raise _rejected(path, error.strerror or str(error)) from error
+    # ValueError also covers text that is not UTF-8 or not JSON. Deeply nested JSON causes a
+    # RecursionError.
     except (ValueError, RecursionError, FileRejected, ManifestError) as error:
         raise _rejected(path, str(error)) from error
 
 
 def _rejected(path: Path, reason: str) -> CdiSpecError:
+    # Errors of the YAML parser have several lines; ``Registry.errors`` has one line per file.
     return CdiSpecError(f"{printable(str(path))}: {printable(' '.join(reason.split()), _MAX_TEXT)}")
 
 
@@ -153,6 +156,7 @@ def _spec(path: Path, document: Any) -> CdiSpec:
     kind = table.required("kind")
     if not is_kind(kind):
         raise _Invalid(f"invalid kind {shown(kind)}: use vendor.com/class")
+    # Read only to check that they are a mapping: annotations do not change a container.
     table.table("annotations")
     listed = table.tables("devices", _device)
     devices = dict(listed)
@@ -237,6 +241,7 @@ def _device_node(table: _Table) -> CdiDeviceNode:
     return CdiDeviceNode(
         path=path,
         host_path=table.text("hostPath") or path,
+        # An empty type is like a missing one: the device node on the host decides.
         type=kind or None,
         major=table.number("major"),
         minor=table.number("minor"),

@@ -48,6 +48,7 @@ class Registry:
         ``UnresolvedCdiDevices`` for unknown names.
         """
         requested = tuple(dict.fromkeys(names))
+        # Before the look-up, because a malformed name has an error of its own.
         parsed = {name: parse_name(name) for name in requested}
         unknown = tuple(name for name in requested if name not in self.devices)
         # One error has all unknown names, as in a container runtime.
@@ -104,6 +105,7 @@ def _read(directory: Path, earlier: dict[str, CdiSpec], errors: list[str]) -> di
             here[name] = spec
     for name in claimed:
         here.pop(name, None)
+        # A later directory takes precedence, so its conflict must not uncover an older device.
         earlier.pop(name, None)
     return here
 

@@ -84,7 +84,7 @@ class CdiHook:
 
 @attrs.frozen
 class CdiNetDevice:
-    """A host network interface to move into the container as ``name``."""
+    """A network interface of the host. It is moved into the container and renamed to ``name``."""
 
     host_interface_name: str
     name: str

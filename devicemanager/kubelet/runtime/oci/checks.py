@@ -48,6 +48,7 @@ def check_env(source: str, name: str, value: str) -> None:
             f"{source}: invalid environment variable name {shown(name)}: expected printable "
             "characters without ="
         )
+    # The kernel ends a variable at a NUL, so the container would see a shorter value.
     if "\0" in value:
         raise OciError(
             f"{source}: invalid value of environment variable {name}: it contains a NUL character"

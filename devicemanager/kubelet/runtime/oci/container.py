@@ -209,8 +209,8 @@ _T = TypeVar("_T")
 class Latest(Generic[_T]):
     """Table of the settings of one kind, such as mounts. It keeps the last value for each key.
 
-    Each value has a source, and a text that conflicts show. If a new value replaces a value
-    with a different text, a conflict is appended to ``conflicts``.
+    Each value has a source and a text, which the reports of conflicts show. If a new value replaces
+    a value with a different text, a conflict is appended to ``conflicts``.
     """
 
     def __init__(self, kind: str, conflicts: list[Conflict]) -> None:
@@ -226,7 +226,7 @@ class Latest(Generic[_T]):
         self._entries[key] = (source, text, value)
 
     def drop_other_keys(self, source: str, key: str, text: str) -> None:
-        """Drop any key other than ``key`` whose value has the text ``text``.
+        """Drop an entry with the text ``text`` if its key is not ``key``.
 
         For example, two host interfaces (keys) cannot have the same name in the container (text).
         """

@@ -67,6 +67,7 @@ def _below(directory: Path) -> list[tuple[str, HostNode]]:
             path = Path(parent, file)
             try:
                 node = _node(path.lstat())
+            # A device can be removed from the host during the walk.
             except OSError:
                 continue
             if node:

@@ -82,16 +82,18 @@ def _pci_annotations(devices: tuple[PciDevice, ...]) -> dict[str, str]:
                 "set PciDevice.addresses, or use the run options of an admitted pod"
             )
         key = f"{PCI_ANNOTATION_PREFIX}{device.vendor_id}.{device.product_id}"
+        # All devices with the same vendor and product ID share one annotation.
         annotations.setdefault(key, []).extend(device.addresses)
     return {key: ",".join(addresses) for key, addresses in annotations.items()}
 
 
 def apply(config: Mapping[str, Any], fragment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of an OCI configuration, merged with the ``config`` of a fragment.
+    """Return a copy of an OCI configuration, to which the settings in ``fragment`` are added.
 
-    If both have the same environment variable, mount or device, the fragment's value is used.
-    Access rules, hooks and group IDs of the fragment are added.
+    ``fragment`` is the field ``config`` of a ``Fragment``. If both configurations have the same
+    environment variable, mount or device, the value of ``fragment`` is used.
     """
+    # Deep copies, so that the result shares no list or table with the arguments.
     whole = copy.deepcopy(dict(config))
     part = copy.deepcopy(dict(fragment))
     _merge(whole, part, ())

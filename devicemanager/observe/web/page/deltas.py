@@ -39,6 +39,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
 def changes(old: Document, new: Document) -> list[Change]:
     """Return the changes that convert ``old`` to ``new``, removed tables first."""
+    # Only a table that is missing is dropped; a table without rows stays in the document.
     result = [Change(*at, [], [], True) for at in old if at not in new]
     for at, table in new.items():
         before = old.get(at)

@@ -48,6 +48,7 @@ class Documents:
         """Return the document for a view and the faults that are set."""
         tables: dict[At, Table] = {}
         tables[_NODE, ""] = self._table((_NODE, ""), [(_NODE, view)], _node)
+        # The same object means that no device has changed, so all these tables are reused.
         if self._view is not None and self._view.resources is view.resources:
             for at, table in self._document.items():
                 if at[0] in ("resources", "devices"):
@@ -104,6 +105,7 @@ class Documents:
         """Return a table with one row per source. Rows of unchanged sources are reused."""
         before, table = self._sources.get(at, {}), self._document.get(at, {})
         self._sources[at] = dict(sources)
+        # The same table object tells ``deltas`` quickly that no row has changed.
         if len(before) == len(sources) and all(before.get(key) is one for key, one in sources):
             return table
         return {

@@ -129,6 +129,7 @@ class _Messages:
         headers = {**HEADERS, "content-type": "text/event-stream"}
         pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": pairs})
+        # Starlette passes HEAD requests to GET routes. The response has no body, so it ends here.
         if scope["method"] == "HEAD":
             await send({"type": "http.response.body", "body": b""})
             return
@@ -143,6 +144,7 @@ class _Messages:
         finally:
             for task in (sending, gone):
                 task.cancel()
+            # Wait until the generator of messages is closed before the response ends.
             await asyncio.gather(sending, gone, return_exceptions=True)
 
     async def _send(self, send: Send) -> None:
@@ -162,6 +164,7 @@ class SiteNode:
         self._kubelet = site.kubelet
         self._view = KubeletView(site.kubelet)
         self._documents = Documents()
+        # Built once, because kinds never change and ``deltas`` compares tables by identity first.
         self._kinds: Table = {name: _kind(kind) for name, kind in KINDS.items()}
 
     def refresh(self) -> Document:

@@ -1,8 +1,9 @@
-"""Messages to all pages of a server. For all pages together, the node is read once and each message
-is encoded once.
+"""Messages to all pages of a server.
+
+For all pages together, the node's state is read once, and each message is encoded once.
 
 Theory of operation. Events and calls only set a flag, so an admission never waits. One task,
-which runs while a page is open, reads the node on a worker thread:
+which runs while a page is open, reads the node's state on a worker thread:
 
     wait for the flag or a second → read → compare → encode → wake the pages → pause
 
@@ -10,7 +11,7 @@ The pause is proportional to the cost of reading and sending. Therefore a burst 
 one read, and a node that is expensive to read is read less often.
 
 Each open page is one call of ``messages``, which handles three cases:
-1. The page is new, or was disconnected for too long: send the whole document.
+1. The page is new, or was disconnected for too long: send the node's whole state.
 2. The page has an older version: send the changes after this version. ``Frames`` stores them.
 3. The page has the current version: wait. After ``KEEP_ALIVE`` seconds, send a comment.
 
@@ -39,7 +40,7 @@ from devicemanager.observe.web.page.frames import Frame, Frames, frame
 __all__ = ["KEEP_ALIVE", "Node", "Updates"]
 
 LEAST_PAUSE: Final = 0.1
-"""Minimum pause between two reads of the node, in seconds."""
+"""Minimum pause between two reads of the node's state, in seconds."""
 # The pause after a read is this multiple of the time for reading and sending, so that pages use
 # at most about 3 % of a CPU.
 _SHARE: Final = 30
@@ -56,21 +57,25 @@ _EVENTS: Final = 200
 
 
 class Node(Protocol):
-    """The node that the pages show."""
+    """Source of the state and the events that the pages show."""
 
     def refresh(self) -> Document:
-        """Return the current document of the node. Not thread-safe; may be slow."""
+        """Return the current state of the node. Not thread-safe; may be slow."""
 
     def events(self) -> Sequence[Event]:
         """Return the latest events, oldest first."""
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` after each event, and after each RPC between the kubelet and a plugin.
-        Return a function that ends the subscription."""
+        """Call ``callback`` after each event of the mock kubelet, and after each of its RPCs.
+
+        Return a function that ends the subscription.
+        """
 
     def failed(self, error: Exception) -> None:
-        """Report an error that occurred while the node was read. Further errors are not reported
-        until a read has succeeded."""
+        """Report an error that occurred while the node's state was read.
+
+        Called only for the first of several errors in a row.
+        """
 
 
 @attrs.frozen
@@ -116,10 +121,10 @@ class Updates:
             self._reading_task.cancel()
 
     async def messages(self, since: str = "") -> AsyncGenerator[bytes]:
-        """Yield server-sent events: ``whole`` with a document, then ``delta`` with changes.
+        """Yield server-sent events: ``whole`` with the node's state, then ``delta`` with changes.
 
         ``since`` is the ID of the last event that the page received. If all later changes are still
-        stored, the stream starts with them instead of the document.
+        stored, the stream starts with these changes instead of ``whole``.
         """
         with self._page():
             version = self._version_of(since)
