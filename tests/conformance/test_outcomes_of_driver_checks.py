@@ -1241,3 +1241,114 @@ def test_entries_are_compared_without_their_order() -> None:
     rows = [("p", device, "s", ("x", "y"), ("c", "d")) for device in "ab"]
     assert shown(made) == rows
     assert shown(made, cdi=False) == [(*row[:4], ()) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("now", "missing", "expected"),
+    [
+        ([slice_("a", "b")], "", "pass: 0.0 s"),
+        ([slice_("a", "b"), slice_("c", name="t")], "", "fail: the published devices differ after "
+         "the hooks break-device and recover-device: new mock/c, missing none"),
+        ([slice_("a", "b")], "no", "fail: no"),
+    ],
+)  # fmt: skip
+def test_ds12_compares_the_slices_after_the_hooks(
+    now: list[Any], missing: str, expected: str
+) -> None:
+    run = Run()
+    run.found = [[slice_("a", "b")], [slice_("a", "b")], [slice_("a")], now]
+
+    def recovered(name: str, id_: str = "") -> None:
+        run.seen.append((name, id_))
+        if name == "recover-device":
+            run.missing = missing
+
+    run.hook = recovered  # type: ignore[method-assign]
+    assert outcome("DS12", run) == expected
+    assert run.seen == [("break-device", "b"), ("recover-device", "b")]
+
+
+@pytest.mark.parametrize(
+    ("exited", "requests", "expected"),
+    [(False, 1, False), (True, 1, True), (False, 2, True), (True, 2, True)],
+)
+def test_ds08_waits_for_a_request_or_the_exit(exited: bool, requests: int, expected: bool) -> None:
+    run, waits = Run(), []
+    counts = iter([1])
+    run.server.requests.total = lambda: next(counts, requests)
+    run.until = lambda condition, seconds: waits.append((condition, seconds))  # type: ignore[method-assign]
+    run.limits = attrs.evolve(LIMITS, start_seconds=30, away_seconds=5)
+    assert outcome("DS08", run) == "pass: 2.2 s"
+    run.plugin.has_exited = exited
+    assert [condition() for condition, _ in waits] == [expected, exited]
+    assert [seconds for _, seconds in waits] == [30, 5]
+
+
+def test_dr06_waits_for_an_exit_without_an_api_server(tmp_path: Path) -> None:
+    run, waits = Run(), []
+    run.kubelet.root = run.kubelet.plugins_registry_dir = tmp_path
+    run.until = lambda condition, seconds: waits.append((condition, seconds))  # type: ignore[method-assign]
+    run.limits = attrs.evolve(LIMITS, away_seconds=5)
+    assert outcome("DR06", run) == "pass: slices after 2.2 s"
+    [(has_exited, seconds)] = waits
+    assert (has_exited(), seconds) == (False, 5)
+
+
+# -- NRI ---------------------------------------------------------------------------------------
+
+
+def nri_run(*plugins: int, containers: Any, report: str = "") -> Run:
+    """Return a run whose NRI runtime has so many plugins, and these containers."""
+    left, made, pods = list(plugins), iter(containers), iter(["one", "two"])
+    run = Run()
+    run.limits = attrs.evolve(LIMITS, recover_seconds=0)
+    run.stage.nri = SimpleNamespace(
+        plugins=lambda: [0] * (left.pop(0) if len(left) > 1 else left[0]),
+        path=Path("/r/nri.sock"),
+        container=lambda uid, name: (run.seen.append(f"{name} of {uid}"), next(made))[1],
+    )
+    run.stage.nri_report = report
+    run.admit = lambda claim=None: (  # type: ignore[method-assign, assignment, misc]
+        run.seen.append("admit" if claim is None else f"admit {claim['metadata']['name']}"),
+        next(pods),
+    )[1]
+    return run
+
+
+def cpus(cpus: str = "", mems: str = "") -> Any:
+    return SimpleNamespace(cpus=cpus, mems=mems)
+
+
+@pytest.mark.parametrize(
+    ("plugins", "report", "expected"),
+    [
+        ([1], "", "pass: with a claim: cpus 0-1, mems 1; without: cpus all, mems all"),
+        ([1, 0], "why", "fail: the NRI plugin was disconnected: why"),
+        ([0], "why", "fail: no NRI plugin is connected 0 s after its start: why"),
+        ([0], "", "fail: no NRI plugin is connected 0 s after its start: nothing connected to "
+         "nri.sock"),
+    ],
+)  # fmt: skip
+def test_dn01(plugins: list[int], report: str, expected: str) -> None:
+    run = nri_run(*plugins, containers=[cpus("0-1", "1"), cpus()], report=report)
+    assert outcome("DN01", run) == expected
+    done = ["admit c0", "admit", "main of one", "main of two", "terminate two", "terminate one"]
+    assert run.done() == ["start", *(done if plugins[0] else [])]
+
+
+@pytest.mark.parametrize(
+    ("plugins", "after", "expected"),
+    [
+        ([1], cpus("0-1"), "pass: cpus 0-1, mems all"),
+        ([1], cpus("0-1", "1"), "fail: Synchronize has changed the container: cpus 0-1, mems all "
+         "before, cpus 0-1, mems 1 after"),
+        ([1, 0], cpus("0-1"), "fail: no NRI plugin is connected 0 s after SIGKILL: nothing "
+         "connected to nri.sock"),
+    ],
+)  # fmt: skip
+def test_dn02(plugins: list[int], after: Any, expected: str) -> None:
+    run = nri_run(*plugins, containers=[cpus("0-1"), after])
+    assert outcome("DN02", run) == expected
+    done = ["start", "admit c0", "main of one", "SIGKILL", "kill", "relaunch after SIGKILL"]
+    end = ["main of one", "terminate one"] if len(plugins) == 1 else []
+    assert run.done() == done + end
