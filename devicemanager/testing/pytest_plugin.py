@@ -103,7 +103,8 @@ def module_mock_kubelet_settings() -> Settings:
 
 @pytest.fixture(scope="session")
 def session_mock_kubelet_settings() -> Settings:
-    """Settings of the fixture ``session_mock_kubelet``. The mark ``mock_kubelet`` does not apply."""
+    """Settings of the fixture ``session_mock_kubelet``. The mark ``mock_kubelet`` has no effect on
+    them."""
     return _settings()
 
 

@@ -175,8 +175,7 @@ def applied(changes, existing):
         if each["metadata"]["name"] not in gone
     ]
     new = [
-        {"metadata": {"name": f"new-{next(NUMBERS)}"}, "spec": spec}
-        for _, spec in changes.created
+        {"metadata": {"name": f"new-{next(NUMBERS)}"}, "spec": spec} for _, spec in changes.created
     ]
     return kept + new
 
