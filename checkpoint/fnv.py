@@ -88,10 +88,8 @@ def step(state: int, byte: int) -> int:
 
 
 class Effect:
-    """Effect of one text on hash states: :meth:`on` returns the hash state after the text.
-
-    It caches one number for each low byte of a state, so the text is hashed at most 256 times.
-    """
+    """Effect of one text on hash states: :meth:`on` returns the hash state after the text. The text
+    is hashed at most 256 times, however often the method is called."""
 
     __slots__ = ("_constants", "_mask", "_parts", "_power")
 

@@ -143,6 +143,7 @@ def _checksum(value: Value) -> int | None:
         return None
     if isinstance(value, Number):
         text = value.text
+        # The length is checked first: int() raises ValueError for more than 4,300 digits.
         if text.isdecimal() and len(text) <= 20 and (number := int(text)) in _UINT64:
             return number
         raise Problem(f"invalid Checksum {text[:40]}: expected a whole number of 64 bits")

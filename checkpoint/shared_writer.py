@@ -72,7 +72,7 @@ class Writer:
         written: Callable[[], None] = lambda: None,
     ) -> None:
         """``render`` returns the contents to write. ``written`` is called after each successful
-        write. It does not delay other writes."""
+        write, and does not delay other writes."""
         self._store = store
         self._render = render
         self._written = written

@@ -51,7 +51,7 @@ class Readers:
 
     def __init__(self, bound: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.bound = bound
-        """Path to which the server's socket was bound. The socket can be renamed afterwards."""
+        """Path to which the server's socket was bound. Clients may connect to another path."""
         self._clock = clock
         self._calls = count(1)
         self._searched = 0  # number of the call that started the last search

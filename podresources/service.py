@@ -203,6 +203,7 @@ class Service:
             service, name = method.path[1:].split("/")
             raise Rejection("UNIMPLEMENTED", unknown_method_text(name, service))
         check_request(method.path, method.request, request)
+        # First the limit: like the kubelet, do not count calls that it rejects.
         self._limit.check()
         self._counters.requested(method.api_version, method.kind)
         try:

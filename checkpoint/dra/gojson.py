@@ -110,6 +110,8 @@ def _number(data: bytes, at: int) -> int:
         at += 1
         if not (char := _inside(data, at)).isdigit():
             raise _invalid(char, "in numeric literal")
+    # After a leading 0, Go ends the number. So ``01`` is reported as an invalid character after a
+    # complete value, not as a bad number.
     at = at + 1 if data[at : at + 1] == b"0" else _digits(data, at)
     if data[at : at + 1] == b".":
         at += 1

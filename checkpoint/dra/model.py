@@ -20,7 +20,7 @@ class Device:
     pool: str
     device: str
     share_id: str | None = None
-    """ID of the claim's share of the device (since v1.35); None if the claim has no share."""
+    """ID of the claim's share of the device (since v1.35); None for a whole device."""
     requests: tuple[str, ...] | None = None
     """Names of the claim's requests to which the device is allocated; None or empty means all."""
     cdi: tuple[str, ...] | None = None

@@ -149,6 +149,7 @@ def _checksum(value: Value) -> int | None:
     if value is None:
         return None
     text = value.text if isinstance(value, Number) else ""
+    # The length is checked first: int() raises ValueError for a text of more than 4,300 digits.
     if text.isdecimal() and len(text) <= 10 and (number := int(text)) in _UINT32:
         return number
     shown_text = text[:40] or "of another type"

@@ -134,6 +134,7 @@ class Rehearsal:
         return {
             key: (owner, after[key])
             for key, owner in sorted(before.items())
+            # A device that no pod has afterwards is free: it did not move.
             if after.get(key, owner) != owner
         }
 

@@ -162,6 +162,8 @@ class SnapshotNode:
             return inventory
         for devices in inventory.values():
             for id_, device in devices.items():
+                # The list of allocatable devices has all healthy devices, so the others are
+                # unhealthy.
                 devices[id_] = attrs.evolve(device, health=UNHEALTHY)
         for (resource, id_), nodes in _allocatable(allocatable.devices).items():
             devices = inventory.setdefault(resource, {})
@@ -234,7 +236,7 @@ class SnapshotNode:
 def _gone_with_claims(node: Node) -> frozenset[str]:
     """Return the UIDs of pods that hold claims, but are certainly no longer on the node."""
     directories = node.snapshot.directories
-    # PodResources is no substitute for the directories, because it omits init containers.
+    # PodResources cannot replace the directories, because it omits init containers.
     if directories is None or directories.uids is None:
         return frozenset()
     return frozenset(uid for claim in node.claims for uid in claim.pods) - {*directories.uids}

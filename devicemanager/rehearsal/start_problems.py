@@ -68,6 +68,7 @@ def check_start(node: Node, behaviour: Behaviour) -> None:
     for finding in (*cpus(node), *memory(node)):
         text = finding.message.removeprefix(NO_START)
         raise KubeletFails(text, "; ".join(ADVICE[finding.kind].steps), read_basis)
+    # The CPU and memory manager have no problem at this point, so only the DRA manager can fail.
     state_file = node.snapshot.dra_state
     # Without DRA, the kubelet does not read this file.
     if state_file is None or not behaviour.dra_enabled:

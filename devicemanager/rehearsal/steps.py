@@ -103,6 +103,7 @@ def with_starts(steps: Sequence[Step]) -> tuple[Step, ...]:
     """
     starts = [number for number, step in enumerate(steps) if isinstance(step, Restart | Reboot)]
     changes = [number for number, step in enumerate(steps) if isinstance(step, Configure)]
+    # Not at the end: the steps after the last change must meet the new configuration.
     if changes and (not starts or starts[-1] < changes[-1]):
         return (*steps[: changes[-1] + 1], Restart(), *steps[changes[-1] + 1 :])
     return tuple(steps)

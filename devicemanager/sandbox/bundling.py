@@ -136,6 +136,7 @@ def _is_node(path: Path, device: Mapping[str, Any]) -> bool:
         found = path.lstat()
     except OSError:
         return False
+    # `u`, an unbuffered device, is another name for a character device.
     kinds = {"c": stat.S_ISCHR, "u": stat.S_ISCHR, "b": stat.S_ISBLK}
     wanted = os.makedev(device.get("major", 0), device.get("minor", 0))
     return kinds[device["type"]](found.st_mode) and found.st_rdev == wanted

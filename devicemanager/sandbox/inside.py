@@ -321,6 +321,7 @@ def _reap(child: int) -> int:
 
 
 def _exit_as(status: int) -> NoReturn:
+    # The child of a fork must not run the exit handlers that it has from its parent.
     os._exit(status if status >= 0 else 128 - status)
 
 

@@ -129,10 +129,12 @@ def _checkpoint_and_pods(
     for _ in range(_CHECKPOINT_ATTEMPTS):
         reader.forget(layout.POD_RESOURCES, layout.CHECKPOINT)
         before = None
+        # Only for the comparison: the read after the List call becomes the part of the snapshot.
         with contextlib.suppress(OSError, FileRejected):
             before = _file(path)
         pods = reader.get(layout.POD_RESOURCES, places.pod_resources, _listed)
         checkpoint = reader.get(layout.CHECKPOINT, path, _file)
+        # Without a checkpoint, rules have nothing to compare, so do not repeat the calls.
         if checkpoint is None or checkpoint == before:
             break
     return checkpoint, pods

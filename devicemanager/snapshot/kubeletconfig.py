@@ -69,6 +69,7 @@ def _command(process: Path) -> list[str] | None:
         if read_regular(process / "comm", _MAX_SIZE).strip() != _NAME:
             return None
         data = read_regular(process / "cmdline", _MAX_SIZE)
+    # The process can have ended since the directory was listed.
     except (OSError, FileRejected):
         return None
     return [word.decode(errors="replace") for word in data.split(b"\0")]

@@ -31,6 +31,7 @@ class SnapshotError(RequestError):
     line."""
 
     def __init__(self, text: str) -> None:
+        # One printable line, because the text can quote the contents of an untrusted file.
         super().__init__(printable(" ".join(text.split())))
 
 

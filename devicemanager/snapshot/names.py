@@ -110,6 +110,7 @@ _EXPECTED = "expected the output of `kubectl get pods --all-namespaces -o json`"
 
 
 def _pods(content: Any, source: str) -> Iterator[tuple[str, str]]:
+    # `kubectl get pod NAME -o json` prints the pod itself, not a list.
     items = content.get("items", [content]) if isinstance(content, dict) else None
     if not isinstance(items, list):
         raise SnapshotError(f"{source}: no list of pods: {_EXPECTED}")

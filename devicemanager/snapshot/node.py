@@ -152,6 +152,7 @@ class Node:
             return {uid: True for uid in uids if uid not in known and uid not in shown}
         if self.snapshot.pods is None:
             return {}
+        # A pod that still has one of its devices is on the node, even if its other entries differ.
         in_use = {uid for key in self.allocated_to for uid in self.saved_for.get(key, ())}
         return {uid: False for uid in uids - in_use if uid not in shown}
 

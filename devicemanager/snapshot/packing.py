@@ -94,6 +94,7 @@ def unpack(data: bytes, source: str, form: Form | None = None) -> dict[str, byte
     form = form or Form.snapshot()
     files: dict[str, bytes] = {}
     for name, content in _members(_inflated(data, source, form), source, form):
+        # With two files of one name, another tool could show other contents than this one.
         if name in files:
             raise SnapshotError(f"{source}: not {form.what}: duplicate file {name}")
         files[name] = content

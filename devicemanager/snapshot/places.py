@@ -88,6 +88,7 @@ class Places:
 def _running(host: Path) -> tuple[int, dict[str, str]] | None:
     try:
         return running_kubelet(host / "proc")
+    # Without access to the processes, use the default paths.
     except OSError:
         return None
 

@@ -98,6 +98,7 @@ def cpu_state(data: bytes) -> CpuState:
     assigned = {
         uid: {name: _cpus(text) for name, text in containers.items()}
         for uid, containers in file.entries.items()
+        # Other entries have the format of kubelets before v1.19, which names no pods.
         if isinstance(containers, dict)
     }
     return CpuState(file.policyName, _cpus(file.defaultCpuSet), assigned, file.checksum, expected)

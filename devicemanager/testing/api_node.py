@@ -160,6 +160,7 @@ class ApiNode:
             if pod["spec"].get("nodeName") == self._node
         }
         for uid in kubelet.pods():
+            # Pods that a test has admitted directly are not in `_statuses`, and stay.
             if uid in self._statuses and uid not in pods:
                 _terminate(kubelet, uid)
         for uid, pod in pods.items():
@@ -170,6 +171,7 @@ class ApiNode:
 
     def _keep(self, kubelet: MockKubelet, uid: str, pod: Mapping[str, Any]) -> None:
         if uid not in self._statuses:
+            # Recorded before the admission, so that a rejected pod is not admitted again.
             self._statuses[uid] = {}
             try:
                 kubelet.admit(dict(pod))
@@ -181,6 +183,8 @@ class ApiNode:
                 self._write(uid, pod, _status(kubelet, uid))
 
     def _write(self, uid: str, pod: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        # A write is itself a change of the server, so unchanged statuses would lead to endless
+        # rounds.
         if status == self._statuses[uid]:
             return
         self._statuses[uid] = status

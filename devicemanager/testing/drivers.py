@@ -37,7 +37,9 @@ class SimulatedDriverFactory(Factory):
         """
         kubelet = kubelet or self._kubelet
         driver = SimulatedDriver(name, devices, kubelet, **options)
+        # Before the start, so that the wait below cannot miss the event.
         mark = kubelet.mark()
+        # Before the start, so that the driver is also stopped if the start or the wait fails.
         self._stack.callback(_stop, driver)
         driver.start()
         if timeout is not None:

@@ -143,6 +143,7 @@ class FakeSysfs:
             for cpu in ids:
                 path = base / f"cpu{cpu}"
                 _write(path / "topology/physical_package_id", str(package))
+                # Without hyper-threading: each CPU is a core of its own.
                 _write(path / "topology/core_id", str(cpu))
                 _write(path / "topology/thread_siblings_list", str(cpu))
                 _link(path / f"node{node}", self.directory / f"devices/system/node/node{node}")

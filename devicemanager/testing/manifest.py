@@ -42,6 +42,7 @@ def _containers(
     return [
         {
             "name": name if number == 1 else f"{name}-{number}",
+            # The API server requires an image, but the mock kubelet pulls none.
             "image": "registry.example/image",
             "resources": {"limits": dict(each), **used},
         }

@@ -248,6 +248,7 @@ class PluginProcess:
         None while the command runs, and before its first start.
         """
         run = self._run
+        # A local variable, because another thread can replace `_run` between test and use.
         return None if run is None else run.status
 
     def output(self) -> list[str]:
@@ -298,6 +299,8 @@ class PluginProcess:
             self._check_alive()
             counts = self._kubelet.allocatable()
             found = counts.get(resource, 0)
+            # A resource that is not registered has 0 devices, too, but a wait for 0 must not accept
+            # it.
             return found > 0 if count is None else resource in counts and found == count
 
         devices = "any devices" if count is None else counted(count, "device")
@@ -420,6 +423,7 @@ def last_lines(output: Sequence[str]) -> str:
 
 def _filled(text: str, paths: Mapping[str, str]) -> str:
     for name, path in paths.items():
+        # Not `str.format`, which would reject other braces, such as those of a JSON argument.
         text = text.replace(f"{{{name}}}", path)
     return text
 

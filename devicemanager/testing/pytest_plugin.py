@@ -103,8 +103,7 @@ def module_mock_kubelet_settings() -> Settings:
 
 @pytest.fixture(scope="session")
 def session_mock_kubelet_settings() -> Settings:
-    """Settings of the fixture ``session_mock_kubelet``. The mark ``mock_kubelet`` has no effect on
-    them."""
+    """Settings of the fixture ``session_mock_kubelet``. Marks of tests do not change them."""
     return _settings()
 
 

@@ -49,8 +49,8 @@ class PodsSource(Protocol):
         """Return the pod with this UID; None if the UID is unknown."""
 
     def watch(self, watcher: Watcher) -> None:
-        """Send all events from now on to ``watcher``, until its queue is full or ``unwatch`` is
-        called."""
+        """Put all later events into the queue ``watcher``, until ``unwatch`` is called. A closed
+        queue drops them."""
 
     def unwatch(self, watcher: Watcher) -> None:
         """Send no more events to ``watcher``. Idempotent."""
@@ -132,6 +132,7 @@ class PodsService:
         self, path: str, kind: type[Message], request: bytes, answer: Callable[[], bytes]
     ) -> bytes:
         check_request(path, kind, request)
+        # Outside ``_counting``: like the kubelet, do not count calls that the limit rejects.
         self._limit.check()
         with self._counting(path):
             self._begin(path)

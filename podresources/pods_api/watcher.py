@@ -11,7 +11,7 @@ from enum import StrEnum
 CHANNEL_SIZE = 100
 """Number of unread events below which a queue is never full (``WatchPods``,
 pkg/kubelet/apis/pods/server.go, v1.37). With this number or more, the queue is full if its client
-is slow (``PATIENCE``) or its events are too large (``LIMIT_BYTES``)."""
+is slow (``PATIENCE``) or its events have too many bytes (``LIMIT_BYTES``)."""
 
 PATIENCE = 1.0
 """Seconds after which a client that has not read any event counts as slow."""

@@ -1298,7 +1298,7 @@ def test_dr06_waits_for_an_exit_without_an_api_server(tmp_path: Path) -> None:
 
 
 def nri_run(*plugins: int, containers: Any, report: str = "") -> Run:
-    """Return a run whose NRI runtime has so many plugins, and these containers."""
+    """Return a run whose NRI runtime has these plugins and containers."""
     left, made, pods = list(plugins), iter(containers), iter(["one", "two"])
     run = Run()
     run.limits = attrs.evolve(LIMITS, recover_seconds=0)

@@ -317,7 +317,7 @@ def test_pod_that_has_vanished_is_terminated_unless_it_is_not_of_the_server(alon
     assert list(kubelet.known) == ["static"]
 
 
-def test_each_reason_of_the_scheduler_is_told_once(alone):
+def test_each_reason_of_the_scheduler_is_reported_once(alone):
     kubelet = Kubelet()
 
     def unschedulable(message, reason="Unschedulable"):

@@ -54,6 +54,7 @@ def _has_first_format(data: bytes) -> bool:
 def missing(node: Node) -> Iterator[Finding]:
     """Find a missing checkpoint on a node with allocated devices."""
     part = node.snapshot.part(layout.CHECKPOINT)
+    # Without allocated devices, a kubelet that starts without a checkpoint loses nothing.
     if part is not None and part.absent and node.allocated_to:
         yield Finding(
             Kind.CHECKPOINT_MISSING,
@@ -94,6 +95,7 @@ def _twice(
 def not_saved(node: Node) -> Iterator[Finding]:
     """Find allocated devices that are missing in the checkpoint. A kubelet restart would free
     them."""
+    # A damaged file can lack entries, and the rule `damaged` already reports it.
     if node.saved is None or node.saved.problems:
         return
     # Grouped by resource and pods, so that one cause leads to one finding.

@@ -49,6 +49,7 @@ def registration_closed(node: Node) -> Iterator[Finding]:
 
 def without_plugin(node: Node) -> Iterator[Finding]:
     """Find resources that are in use or in the checkpoint, but have no allocatable device."""
+    # Without this list, each resource would seem to have no allocatable device.
     if node.allocatable is None:
         return
     # Include resources that only checkpoint entries name: their plugin may have exited long ago.

@@ -98,6 +98,7 @@ class ContentReader:
             where,
             value,
             {
+                # The output of `devicemanager resources -o json` has this field. It is not used.
                 "schema": text,
                 "devices": listed(self._allocatable_devices),
                 "cpu_ids": id_list,

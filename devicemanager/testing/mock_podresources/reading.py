@@ -103,6 +103,7 @@ def _read(documents: Iterable[tuple[str, Any]]) -> Script:
 def _script(parsed: dict[str, Any], values: dict[str, tuple[Where, Any]]) -> Script:
     limit: dict[str, Any] = parsed.pop("rate_limit", {})
     if "pod_resources" in parsed:
+        # In files, the field has the name that the output of `devicemanager pods -o json` uses.
         parsed["pods"] = parsed.pop("pod_resources")
     steps = parsed.get("steps", ())
     # A repeated script without pauses would change the content in an endless loop.
@@ -118,6 +119,7 @@ def _readers(content: ContentReader) -> dict[str, Read[Any]]:
         "pod_resources": content.pods,
         "kubelet_version": _version,
         "rate_limit": _rate_limit,
+        # Python's random generator accepts seeds of any size.
         "seed": whole(0, most=None),
         "faults": listed(_fault),
         "steps": listed(lambda where, value: _step(content, where, value)),

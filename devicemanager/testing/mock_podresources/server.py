@@ -119,6 +119,7 @@ class MockPodResources:
         self.faults.stopping()
         self._server.stop()
         if self._temporary is not None:
+            # After the server has stopped, because its socket is in this directory.
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def __enter__(self) -> Self:
@@ -245,6 +246,7 @@ def _no_kubelet(fault: Fault) -> RequestError:
 def _profile(version: str | None) -> Profile:
     if version is None:
         return ALL
+    # Imported here, because a script without a version does not need the kubelet's settings.
     from devicemanager.kubelet.pod_resources import api_profile
     from devicemanager.kubelet.settings import Settings
 

@@ -60,7 +60,7 @@ def test_changes_are_counted_only_if_something_changed():
     cache.clear(GPU)
     assert [*counts, cache.changes] == [0, 1, 1, 1, 2, 3]
     assert cache.snapshot() == {}
-    cache.clear(GPU)  # a driver without a report is no error
+    cache.clear(GPU)  # a driver without a report is not an error
 
 
 def test_snapshot_is_a_copy_and_can_be_loaded():

@@ -336,7 +336,7 @@ def test_other_requests_are_rejected(upgrade, server, node):
 
 
 class Seen:
-    """Receiver that records what it gets, and ends streams as told."""
+    """Receiver that records what it gets, and ends the given streams."""
 
     def __init__(self, end=""):
         self.end = end
