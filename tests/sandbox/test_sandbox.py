@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from io import RawIOBase
 from pathlib import Path
 from typing import Any
@@ -360,6 +361,14 @@ def test_runtimes_see_no_cgroups_that_they_could_change(
     assert mounted == ([] if expected is None else [expected])
 
 
+@pytest.fixture(autouse=True)
+def _no_mounts() -> Iterator[None]:
+    """Fail a test that mounts in the host's namespace: as root, it would hide the host's files."""
+    before = Path("/proc/self/mountinfo").read_text()
+    yield
+    assert Path("/proc/self/mountinfo").read_text() == before
+
+
 def test_staged_bundle_has_the_root_and_sources_in_memory(
     tmp_path: Path,
     library: Path,
@@ -374,6 +383,8 @@ def test_staged_bundle_has_the_root_and_sources_in_memory(
     monkeypatch.setattr(tempfile, "tempdir", None)
     shown: list[Any] = []
     monkeypatch.setattr(inside, "_show_root", lambda _, nodes: shown.append(nodes))
+    made: list[tuple[str, bool]] = []
+    monkeypatch.setattr(inside, "_make", lambda path, *, is_file: made.append((path, is_file)))
     image = tmp_path / "image"
     image.mkdir()
     mounts = [
@@ -389,8 +400,7 @@ def test_staged_bundle_has_the_root_and_sources_in_memory(
     assert [each["source"] for each in config["mounts"]] == [
         *(str(stage / "sources/0"), "tmpfs", str(stage / "sources/2"))
     ]
-    assert (root / "opt/libgpu.so").is_file()
-    assert (root / "scratch").is_dir() and (root / "data").is_dir()
+    assert made == [("/opt/libgpu.so", True), ("/scratch", False), ("/data", False)]
     assert [each for each in mounted if str(each[1]).startswith("/proc/self/fd/") is False] == [
         ("mount", "tmpfs", str(stage), "tmpfs", 0, b"mode=0755"),
         ("mount", "tmpfs", str(root), "tmpfs", 0, b"mode=0755"),
