@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 
 from devicemanager.core.allocation.container import AdmissionContext, AllocationSteps, PodAllocation
@@ -263,7 +264,8 @@ def _modules_of(package: ModuleType) -> list[ModuleType]:
 
 
 def own_defaults(package: ModuleType) -> dict[str, object]:
-    """Return the defaults of the package's attrs classes that are numbers, texts, words or True.
+    """Return the defaults of the package's classes of attrs and msgspec that are numbers, texts,
+    words or True.
 
     The result has them by class and field. It omits empty defaults: None, False, 0, empty texts
     and empty collections.
@@ -273,8 +275,12 @@ def own_defaults(package: ModuleType) -> dict[str, object]:
         for kind in vars(module).values():
             if not (isinstance(kind, type) and kind.__module__ == module.__name__):
                 continue
-            for field in attrs.fields(kind) if attrs.has(kind) else ():
-                if field.inherited or not isinstance(field.default, (int, float, str)):
+            fields = attrs.fields(kind) if attrs.has(kind) else ()
+            if issubclass(kind, msgspec.Struct):
+                fields = msgspec.structs.fields(kind)
+            for field in fields:
+                is_own = not getattr(field, "inherited", False)
+                if not is_own or not isinstance(field.default, (int, float, str)):
                     continue
                 name = f"{kind.__name__}.{field.name}"
                 # Classes of the same name must agree, so that each default is compared.

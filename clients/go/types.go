@@ -107,7 +107,7 @@ type ClaimDevice struct {
 	Pool    string  `json:"pool"`
 	Device  string  `json:"device"`
 	ShareID *string `json:"share_id"`
-	// Names of the claim's requests that the device is for; empty for all requests.
+	// Names of the claim's requests that the device is for. An empty tuple stands for all requests.
 	Requests []string `json:"requests"`
 	// True if the driver has prepared the device.
 	Prepared bool `json:"prepared"`
@@ -163,9 +163,9 @@ const (
 	ClaimStateUnpreparing   ClaimState = "unpreparing"
 )
 
-// ClaimsExplanation: Explanation why a pod has no sandbox, or why it cannot terminate.
+// ClaimsExplanation: Explanation why a pod has no sandbox, or why a pod cannot terminate.
 type ClaimsExplanation struct {
-	// `namespace/name`.
+	// Namespace and name of the pod, as `namespace/name`.
 	Pod   string `json:"pod"`
 	Phase string `json:"phase"`
 	// True if the pod's sandbox was created. This happens only after the claims were prepared.
@@ -313,7 +313,7 @@ type ContainerStatusList struct {
 	Items  []ContainerStatus `json:"items"`
 }
 
-// Delete: The time within which the containers of a deleted pod must terminate.
+// Delete: The grace period with which a pod is deleted.
 type Delete struct {
 	// seconds, at least 1; null: the pod's terminationGracePeriodSeconds
 	GracePeriod *float64 `json:"grace_period,omitempty"`
@@ -338,7 +338,7 @@ type DeviceSpec struct {
 type DeviceStatus struct {
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
-	// Health of the device. It is `Unhealthy` also after the plugin has disconnected. It is `Unknown` if the resource was removed, or if the resource's device list lacks the device.
+	// Health of the device. After the plugin has disconnected, the health is `Unhealthy`. It is `Unknown` if the kubelet has removed the resource, or if the plugin does not advertise the device any more.
 	Health Health `json:"health"`
 	// The device's NUMA nodes; None for a device without topology.
 	NUMANodes []int64 `json:"numa_nodes"`
@@ -762,7 +762,7 @@ type ResourceHealth struct {
 	Message *string `json:"message"`
 }
 
-// ResourceList: The known resources, sorted by name.
+// ResourceList: The resources that the kubelet knows, sorted by name.
 type ResourceList struct {
 	Schema string     `json:"schema"`
 	Items  []Resource `json:"items"`
@@ -814,8 +814,8 @@ const (
 	RestartPolicyOnfailure RestartPolicy = "OnFailure"
 )
 
-// RpcStatus: The gRPC status that a plugin returned, or that the kubelet set because there was no
-// response.
+// RpcStatus: The gRPC status of a call: the plugin's status, or the kubelet's if the plugin did not
+// respond.
 type RpcStatus struct {
 	// the name of the code, such as NotFound
 	Code    string `json:"code"`
@@ -864,7 +864,7 @@ type SkippedCalls struct {
 // Terminated: State of a container that has exited.
 type Terminated struct {
 	ExitCode int64 `json:"exit_code"`
-	// `Completed` for exit code 0, `Error` for any other exit code, or a text that the caller gave.
+	// `Completed` for exit code 0, `Error` for any other exit code, or a reason such as `OOMKilled` from the caller of `ContainerStatus.ended`.
 	Reason    string   `json:"reason"`
 	StartedAt *float64 `json:"started_at"`
 	// Seconds since the epoch; None if unknown.

@@ -158,7 +158,8 @@ def _typed(target: Target, value: Object, strict: bool) -> Object:
     return decoded(value, api_version, kind, strict=strict)
 
 
-_TEXT, _TEXTS, _NUMBER = "string", "map[string]string", "int64"
+_TEXT, _TEXTS = "string", "map[string]string"
+_NUMBER, _SMALL_NUMBER = "int64", "int32"
 _AMOUNTS, _CONTAINER = "v1.ResourceList", "v1.Container"
 _METADATA: Final = {
     "metadata": "v1.ObjectMeta",
@@ -176,6 +177,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "spec": "v1.PodSpec",
         "spec.nodeName": _TEXT,
         "spec.terminationGracePeriodSeconds": _NUMBER,
+        "spec.priority": _SMALL_NUMBER,
         "spec.containers": "[]v1.Container",
         "spec.initContainers": "[]v1.Container",
         "spec.tolerations": "[]v1.Toleration",
@@ -242,4 +244,4 @@ def _check(value: Any, type_: str, field: str) -> None:
 def _python_type(type_: str) -> type[Any]:
     if type_.startswith("[]"):
         return list
-    return {_TEXT: str, _NUMBER: int}.get(type_, dict)
+    return {_TEXT: str, _NUMBER: int, _SMALL_NUMBER: int}.get(type_, dict)

@@ -155,7 +155,13 @@ class RequestHandler:
         return HttpRequest(method, named, query, headers, given, is_dry)
 
     def _unknown(self, path: str) -> StatusError:
-        group_version = "/".join(path.strip("/").split("/")[1:3])
+        match path.strip("/").split("/"):
+            case ["api", version, *_]:
+                group_version = version
+            case ["apis", group, version, *_]:
+                group_version = f"{group}/{version}"
+            case _:
+                return PageNotFound()
         kinds = self.registry.kinds
         if any(group_version in kinds.versions(each) for each in kinds.all()):
             text = "the server could not find the requested resource"

@@ -151,9 +151,11 @@ def _apply(root: dict[str, Any], step: Mapping[str, Any]) -> None:
             raise PatchError(f"unknown operation {other!r}")
 
 
-def _parent(root: dict[str, Any], path: str) -> tuple[Any, Any]:
+def _parent(root: dict[str, Any], path: Any) -> tuple[Any, Any]:
     """Return the object or list that contains the last part of a path, and its key or index
     there."""
+    if not isinstance(path, str):
+        raise TypeError(f"path {path!r} is not a string")
     *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
     at: Any = root
     for part in parents:
@@ -175,6 +177,8 @@ def _get(root: dict[str, Any], path: str) -> Any:
 def _add(root: dict[str, Any], path: str, value: Any) -> None:
     at, key = _parent(root, path)
     if isinstance(at, list):
+        if key > len(at):
+            raise IndexError(f"index {key} is out of range")
         at.insert(key, value)
     else:
         at[key] = value

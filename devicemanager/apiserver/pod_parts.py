@@ -63,7 +63,10 @@ def changed_part(target: Target, old: Object, given: Object) -> Object:
         errors = list(_resize_errors(old, new, spec))
     else:
         new = {**old, "spec": {**old["spec"]}}
-        new["spec"]["ephemeralContainers"] = list(spec.get("ephemeralContainers") or ())
+        shells = list(spec.get("ephemeralContainers") or ())
+        # As on a real API server, an empty list is the same as none.
+        if shells or old["spec"].get("ephemeralContainers"):
+            new["spec"]["ephemeralContainers"] = shells
         errors = list(_ephemeral_errors(old, new))
     if errors:
         raise invalid(target, target.name, errors)
@@ -285,7 +288,7 @@ def _amount(name: ResourceName, text: str) -> int:
 
 def _ephemeral_errors(old: Object, new: Object) -> Iterator[FieldError]:
     path = "spec.ephemeralContainers"
-    listed = new["spec"]["ephemeralContainers"]
+    listed = new["spec"].get("ephemeralContainers") or ()
     names = [each["name"] for field in _LISTS for each in new["spec"].get(field) or ()]
     for index, each in enumerate(listed):
         yield from _shell_errors(f"{path}[{index}]", each, names)

@@ -64,8 +64,7 @@ class RequestLog:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._requests: deque[LoggedRequest] = deque()
-        self._bytes = 0
-        self._added = 0
+        self._bytes = self._added = 0
 
     def add(self, request: LoggedRequest) -> None:
         """Add a request."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from devicemanager.conformance import Verdict
 
-# Options of `check` that only make sense for a plugin.
+# Options of `check` that only make sense for a plugin or driver.
 _PLUGIN_OPTIONS = (
     "hook",
     "thorough",
@@ -26,6 +26,13 @@ _PLUGIN_OPTIONS = (
     "dev",
     "sys",
     "cdi",
+    "write_tests",
+    "driver",
+    "private_root",
+    "rootfs",
+    "previous",
+    "nri",
+    "reboot",
 )
 
 
@@ -57,10 +64,11 @@ def run_client(args: argparse.Namespace) -> int:
         return list_checks(args, chosen)
     for name in _PLUGIN_OPTIONS:
         if getattr(args, name):
-            raise CommandError(f"--{name.replace('_', '-')} is for plugins: omit it with --client")
+            option = f"--{name.replace('_', '-')}"
+            raise CommandError(f"{option} is for plugins and drivers: omit it with --client")
     # Tested apart from the other options, because its default is not empty.
     if args.restart != "never":
-        raise CommandError("--restart is for plugins: omit it with --client")
+        raise CommandError("--restart is for plugins and drivers: omit it with --client")
     if not args.command:
         raise CommandError(
             "the client's command is missing: use `devicemanager check --client -- COMMAND`"

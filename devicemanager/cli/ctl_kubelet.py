@@ -368,13 +368,17 @@ def _apply(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 
 def _calls(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    names = ("since", "follow", "resource", "rpc", "plugin", "code", "device_id")
+    query = {name: getattr(args, name) for name in names}
     if args.pending:
         # getCalls returns only calls that have ended. Calls in flight are a separate operation,
         # which has no filters.
+        if given := [f"--{name.replace('_', '-')}" for name, value in query.items() if value]:
+            raise CommandError(
+                f"--pending lists all calls without a response: omit {', '.join(given)}"
+            )
         lines: Any = client.ask("getPendingCalls").items
     else:
-        names = ("since", "follow", "resource", "rpc", "plugin", "code", "device_id")
-        query = {name: getattr(args, name) for name in names}
         # Text output is rendered here, from the raw messages.
         lines = client.read("getCalls", {**query, "bytes": args.output == "text"})
     for line in lines:

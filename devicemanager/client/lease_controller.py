@@ -15,6 +15,7 @@ import random
 import threading
 import time
 from collections import deque
+from itertools import count
 from typing import Any, Final
 
 import attrs
@@ -116,7 +117,7 @@ class LeaseController:
         self._leases: dict[str, _Lease] = {}
         self._queue: list[tuple[float, int, _Lease]] = []
         # Breaks ties in the heap, because leases cannot be compared.
-        self._number = 0
+        self._numbers = count()
         self._threads: list[threading.Thread] = []
         self._is_watched = False
         self._closed = False
@@ -151,8 +152,7 @@ class LeaseController:
                 known.paused = paused
 
     def _put(self, lease: _Lease) -> None:
-        self._number += 1
-        heapq.heappush(self._queue, (lease.due, self._number, lease))
+        heapq.heappush(self._queue, (lease.due, next(self._numbers), lease))
         # There are never more threads than leases: a process with one node needs one.
         if len(self._threads) < min(self._max_threads, len(self._leases)) and not self._closed:
             start_another(self._threads, self._run, "leases")

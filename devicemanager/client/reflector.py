@@ -121,6 +121,7 @@ class Reflector:
         self._monotonic = monotonic
         self._version: str | None = None
         self._failures = 0
+        self._has_failed = False
 
     def start(self) -> threading.Thread:
         """Call ``run`` on a new thread, and return the thread."""
@@ -135,7 +136,7 @@ class Reflector:
             try:
                 if self._version is None:
                     self._version = self._list()
-                elif self._failures and not self._is_same():
+                elif self._has_failed and not self._is_same():
                     # A server on a new etcd counts versions from 1. It would accept a watch from
                     # our version, which is higher, and send no events. The version is cleared
                     # first: if the LIST fails, the next attempt must be a LIST again.
@@ -167,6 +168,7 @@ class Reflector:
 
         ``began`` is the time at which the failed attempt started.
         """
+        self._has_failed = True
         self._failures = 0 if self._monotonic() - began > CALM else self._failures + 1
         most = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(self._failures, 10))
         self._source.wait(max(retry_after, random.uniform(most / 2, most)))

@@ -173,8 +173,7 @@ class Membership:
         try:
             lease.write()
         except (Conflict, NotFound):
-            lease.forget()
-            self._own = None
+            self._own = None  # the next step reads it again
 
     def leave(self) -> None:
         """Release the Lease of this process."""

@@ -12,13 +12,15 @@ from devicemanager.conformance.outcomes import CheckError
 
 __all__ = ["limit", "overridden"]
 
+_LEAST = "least"
+
 T = TypeVar("T", bound=attrs.AttrsInstance)
 
 
-def limit(default: float) -> Any:
-    """Return an attrs field for a number of at least 0. If ``default`` is an int, the field accepts
-    only whole numbers."""
-    return attrs.field(default=default, validator=_check_number)
+def limit(default: float, least: int = 0) -> Any:
+    """Return an attrs field for a number of at least ``least``. If ``default`` is an int, the
+    field accepts only whole numbers."""
+    return attrs.field(default=default, validator=_check_number, metadata={_LEAST: least})
 
 
 def overridden(limits: T, settings: Iterable[str]) -> T:
@@ -38,8 +40,12 @@ def overridden(limits: T, settings: Iterable[str]) -> T:
 
 
 def _check_number(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    least = field.metadata[_LEAST]
     # In Python, a bool is an int. NaN fails the comparison, too.
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise CheckError(f"invalid limit {field.name} {value!r}: expected a number of at least 0")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not least <= value < math.inf:
+        raise CheckError(
+            f"invalid limit {field.name} {value!r}: expected a number of at least {least}"
+        )
     if isinstance(field.default, int) and not isinstance(value, int):
         raise CheckError(f"invalid limit {field.name} {value!r}: expected a whole number")

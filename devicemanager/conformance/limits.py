@@ -46,15 +46,15 @@ class Limits:
     settle_seconds: float = limit(1.5)
     """Waiting time before a check verifies that something has not happened; 5 s in a thorough
     run."""
-    restarts: int = limit(20)
+    restarts: int = limit(20, least=1)
     """Number of kubelet restarts in a row (K02, L04)."""
     warm_restarts: int = limit(3)
     """Number of kubelet restarts before the plugin's resource use is first measured (L04)."""
     # The API has no Deallocate. A plugin that reserves something in each call fails only after many
     # calls.
-    allocations: int = limit(1000)
+    allocations: int = limit(1000, least=1)
     """Number of consecutive Allocate calls (A07, L06)."""
-    parallel_allocations: int = limit(8)
+    parallel_allocations: int = limit(8, least=1)
     """Number of Allocate calls at the same time (A08)."""
     parallel_rounds: int = limit(20)
     """Number of times that ``parallel_allocations`` calls are made at the same time (A08)."""
@@ -68,12 +68,12 @@ class Limits:
     """Maximum number of batches of ListAndWatch streams (W15); ``streams`` is the size of a batch.
     Threads and descriptors are a leak only if every batch adds to them. A thread pool that grows in
     the first batches is not a leak."""
-    changes: int = limit(50)
+    changes: int = limit(50, least=1)
     """Number of device changes in a row (W13, L06)."""
     series_seconds: float = limit(15.0)
     """Longest time for a series of calls or changes (A07, W13, L06). After this time, the check
     makes no further calls or changes of the series."""
-    repeats: int = limit(3)
+    repeats: int = limit(3, least=1)
     """Number of identical calls that must all succeed (O01, S02)."""
     # The kubelet sets no deadlines for these calls, but the admission of all pods waits for them.
     options_seconds: float = limit(1.0)
@@ -135,7 +135,7 @@ class Limits:
     """Maximum number of inotify instances per resource (L07)."""
     random_preferences: int = limit(30)
     """Number of random GetPreferredAllocation requests (P01)."""
-    same_preferences: int = limit(10)
+    same_preferences: int = limit(10, least=1)
     """Number of identical GetPreferredAllocation requests (P05). With only a few requests, random
     responses could be equal by chance."""
 

@@ -186,7 +186,7 @@ class MockKubeletClient:
         self._api.call(operations.reboot_node)
 
     def sources_ready(self) -> None:
-        """Tell the kubelet that it knows all pods of the node. It then frees the devices of pods
+        """Inform the kubelet that it knows all pods of the node. It then frees the devices of pods
         that it does not know."""
         self._api.call(operations.set_sources_ready)
 

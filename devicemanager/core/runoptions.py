@@ -219,7 +219,7 @@ def _merge_interfaces(
             first = kept.get(interface.container_name) or moved.get(source)
             if first is None:
                 kept[interface.container_name] = moved[source] = (resource, interface)
-            # Two resources can return the same interface under the same name, which is no conflict.
+            # Two resources can return the same interface under the same name. This is allowed.
             elif first[1] != interface:
                 conflicts.append(_interface_conflict(*first, resource, interface))
     return tuple(interface for _, (_, interface) in sorted(kept.items()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -91,14 +92,11 @@ def whole(least: int) -> Read:
     """Return a parser of option values that accepts only integers of at least ``least``."""
 
     def read(value: Any) -> int:
-        try:
+        with suppress(ValueError):
             number = int(str(value))  # through text: int alone would truncate 2.9
-        except ValueError:
-            # Any number below ``least`` leads to the error below.
-            number = least - 1
-        if not least <= number <= _MOST:
-            raise ValueError(f"an integer of at least {least}")
-        return number
+            if least <= number <= _MOST:
+                return number
+        raise ValueError(f"an integer of at least {least}")
 
     return read
 

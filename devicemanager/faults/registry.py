@@ -180,7 +180,7 @@ class FaultRegistry:
         """
         firing = []
         with self._lock:
-            # Read again under the lock: the caller has looked at ``armed`` without it.
+            # Read again under the lock: the caller has read ``armed`` without it.
             entries = self.armed.get(point, ())
             for entry in entries:
                 if entry.concerns(context) and entry.fires(context, self.seed):

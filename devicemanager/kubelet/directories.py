@@ -198,11 +198,16 @@ class OwnedDirectory:
             raise
 
     def _explain(self, error: OSError) -> NoReturn:
-        if self.path.is_symlink():
+        is_link = is_other = False
+        # These fail as well for a name that is too long, or without access to the parent.
+        with contextlib.suppress(OSError):
+            is_link = self.path.is_symlink()
+            is_other = self.path.exists() and not self.path.is_dir()
+        if is_link:
             raise StartError(
                 f"{self.path} is a symbolic link: use the path of the directory itself"
             ) from error
-        if self.path.exists() and not self.path.is_dir():
+        if is_other:
             raise StartError(f"{self.path} is not a directory: choose another path") from error
         raise StartError(f"cannot use directory {self.path}: {error.strerror}") from error
 

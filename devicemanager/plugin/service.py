@@ -41,7 +41,7 @@ class Service:
         self.streams = streams
 
     def options(self) -> dp.DevicePluginOptions:
-        """Return the options that tell the kubelet which optional methods the plugin has."""
+        """Return the options, which show the kubelet the optional methods of the plugin."""
         return dp.DevicePluginOptions(
             pre_start_required=offers(self.plugin, Plugin.pre_start_container),
             get_preferred_allocation_available=offers(self.plugin, Plugin.preferred_allocation),

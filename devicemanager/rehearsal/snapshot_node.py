@@ -128,7 +128,7 @@ class SnapshotNode:
         found = frozenset(
             uid
             for uid, title in titles.items()
-            if name in (uid, title) or (title and name == title.partition("/")[2])
+            if name == uid or (title and name in (title, title.partition("/")[2]))
         )
         if not found:
             known = sorted(title or uid for uid, title in titles.items())
@@ -237,7 +237,7 @@ class SnapshotNode:
 def _gone_with_claims(node: Node) -> frozenset[str]:
     """Return the UIDs of pods that hold claims, but are certainly no longer on the node."""
     directories = node.snapshot.directories
-    # PodResources is no substitute for the directories, because it omits init containers.
+    # PodResources cannot replace the directories, because it omits init containers.
     if directories is None or directories.uids is None:
         return frozenset()
     return frozenset(uid for claim in node.claims for uid in claim.pods) - {*directories.uids}

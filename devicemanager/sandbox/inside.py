@@ -83,6 +83,9 @@ def main(plan: str) -> NoReturn:
 
 def _contain(config: dict[str, Any], backend: str, has_terminal: bool) -> NoReturn:
     try:
+        # On the host's mount namespace, the mounts would hide the machine's /tmp.
+        if os.getpid() != 1:
+            raise _Failed("the process is not in a new PID namespace")
         program = -1
         if backend != "namespaces":
             # Opened first, because the in-memory /tmp hides programs in the host's /tmp.

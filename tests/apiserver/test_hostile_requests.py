@@ -11,6 +11,9 @@ import threading
 import pytest
 
 from devicemanager.apiserver import request_log, server
+from devicemanager.apiserver.bodies import typed
+from devicemanager.apiserver.errors import StatusError
+from devicemanager.apiserver.kinds import target
 from devicemanager.client.errors import Unavailable
 from tests.timing import wait_until
 
@@ -175,6 +178,92 @@ def test_fields_of_a_wrong_type_are_refused(send, api, fields, text):
         + ("" if "of type v" in text or "of type [" in text else " string"),
     )
     assert api.request("GET", PODS)["items"] == []
+
+
+CHECKED = {
+    "Pod": {
+        "metadata": "Pod.metadata of type v1.ObjectMeta",
+        **{
+            f"metadata.{name}": f"ObjectMeta.metadata.{name} of type {type_}"
+            for name, type_ in (
+                ("name", "string"),
+                ("generateName", "string"),
+                ("namespace", "string"),
+                ("uid", "string"),
+                ("resourceVersion", "string"),
+                ("labels", "map[string]string"),
+                ("annotations", "map[string]string"),
+                ("finalizers", "[]string"),
+                ("ownerReferences", "[]v1.OwnerReference"),
+            )
+        },
+        "spec": "Pod.spec of type v1.PodSpec",
+        "spec.nodeName": "PodSpec.spec.nodeName of type string",
+        "spec.terminationGracePeriodSeconds": (
+            "PodSpec.spec.terminationGracePeriodSeconds of type int64"
+        ),
+        "spec.priority": "PodSpec.spec.priority of type int32",
+        "spec.containers": "PodSpec.spec.containers of type []v1.Container",
+        "spec.initContainers": "PodSpec.spec.initContainers of type []v1.Container",
+        "spec.tolerations": "PodSpec.spec.tolerations of type []v1.Toleration",
+        "spec.resourceClaims": "PodSpec.spec.resourceClaims of type []v1.PodResourceClaim",
+        "status": "Pod.status of type v1.PodStatus",
+        "status.phase": "PodStatus.status.phase of type string",
+        "status.conditions": "PodStatus.status.conditions of type []v1.PodCondition",
+        "status.containerStatuses": (
+            "PodStatus.status.containerStatuses of type []v1.ContainerStatus"
+        ),
+        "status.initContainerStatuses": (
+            "PodStatus.status.initContainerStatuses of type []v1.ContainerStatus"
+        ),
+    },
+    "Node": {
+        "metadata.uid": "ObjectMeta.metadata.uid of type string",
+        "spec": "Node.spec of type v1.NodeSpec",
+        "spec.taints": "NodeSpec.spec.taints of type []v1.Taint",
+        "status": "Node.status of type v1.NodeStatus",
+        "status.capacity": "NodeStatus.status.capacity of type v1.ResourceList",
+        "status.allocatable": "NodeStatus.status.allocatable of type v1.ResourceList",
+        "status.conditions": "NodeStatus.status.conditions of type []v1.NodeCondition",
+        "status.addresses": "NodeStatus.status.addresses of type []v1.NodeAddress",
+    },
+    "Lease": {"spec": "Lease.spec of type v1.LeaseSpec"},
+}
+COLLECTIONS = {
+    "Pod": PODS,
+    "Node": "/api/v1/nodes",
+    "Lease": "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"), [(kind, path) for kind, paths in CHECKED.items() for path in paths]
+)
+@pytest.mark.parametrize(("value", "word"), [(True, "bool"), (1.5, "number 1.5")])
+def test_each_field_that_the_project_reads_has_its_type(kind, path, value, word):
+    """The texts are those of Go's decoder."""
+    *parents, name = path.split(".")
+    body = {name: value}
+    for each in reversed(parents):
+        body = {each: body}
+    with pytest.raises(StatusError) as raised:
+        typed(target(COLLECTIONS[kind]), body, strict=False)
+    assert raised.value.code == 400
+    assert raised.value.message == (
+        f'{kind} in version "v1" cannot be handled as a {kind}: json: cannot unmarshal {word} into '
+        f"Go struct field {CHECKED[kind][path]}"
+    )
+
+
+def test_fields_without_a_value_are_accepted():
+    for kind, paths in CHECKED.items():
+        for path in paths:
+            *parents, name = path.split(".")
+            body = {name: None}
+            for each in reversed(parents):
+                body = {each: body}
+            found = typed(target(COLLECTIONS[kind]), body, strict=False)
+            assert found == {"metadata": {}, **({} if body == {"metadata": None} else body)}
 
 
 @pytest.mark.parametrize("value", ["much", [], {}])

@@ -5,9 +5,11 @@ import threading
 
 import pytest
 
-from devicemanager.apiserver import FakeApiServer
+from devicemanager.apiserver import FakeApiServer, request_log
 from devicemanager.apiserver.conversion import from_stored, to_stored
-from devicemanager.apiserver.kinds import KINDS, Kinds
+from devicemanager.apiserver.discovery import document
+from devicemanager.apiserver.kinds import KINDS, Kind, Kinds
+from devicemanager.apiserver.request_log import LoggedRequest, RequestLog
 from devicemanager.claims.cel import dra
 from devicemanager.claims.errors import ClaimsUnavailable
 from devicemanager.client.errors import ApiError, Conflict, NotFound
@@ -468,6 +470,132 @@ def test_discovery_lists_groups_versions_and_resources(api):
             api.request("GET", path)
 
 
+def rows(path, kinds=None):
+    found = document(path, kinds or Kinds())
+    assert (found["kind"], found["apiVersion"]) == ("APIResourceList", "v1")
+    return {each["name"]: each for each in found["resources"]}
+
+
+ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+
+
+def test_rows_of_discovery_describe_resources():
+    core = rows("/api/v1")
+    assert list(core) == sorted(core, key=lambda name: name.partition("/")[0])
+    pods = {"namespaced": True, "kind": "Pod"}
+    assert core["pods"] == {
+        "name": "pods",
+        "singularName": "pod",
+        "verbs": ALL_VERBS,
+        "shortNames": ["po"],
+        "categories": ["all"],
+        **pods,
+    }
+    below = {name: core.pop(f"pods/{name}") for name in ("binding", "eviction")}
+    assert below == {
+        name: {"name": f"pods/{name}", "singularName": "", "verbs": ["create"], **pods}
+        for name in ("binding", "eviction")
+    }
+    for name, of in (
+        ("pods/status", pods),
+        ("pods/resize", pods),
+        ("pods/ephemeralcontainers", pods),
+        ("nodes/status", {"namespaced": False, "kind": "Node"}),
+    ):
+        verbs = ["get", "patch", "update"]
+        assert core[name] == {"name": name, "singularName": "", "verbs": verbs, **of}
+    plain = {"name": "secrets", "singularName": "secret", "namespaced": True, "kind": "Secret"}
+    assert core["secrets"] == {**plain, "verbs": ALL_VERBS}
+    short = {name: core[name]["shortNames"] for name in core if "shortNames" in core[name]}
+    assert short == {
+        "configmaps": ["cm"],
+        "events": ["ev"],
+        "namespaces": ["ns"],
+        "nodes": ["no"],
+        "pods": ["po"],
+        "resourcequotas": ["quota"],
+    }
+
+
+def test_discovery_lists_api_groups():
+    assert document("/api", Kinds()) == {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [],
+    }
+    listed = document("/apis/", Kinds())
+    assert (listed["kind"], listed["apiVersion"]) == ("APIGroupList", "v1")
+    assert {
+        each["name"]: [one["groupVersion"] for one in each["versions"]] for each in listed["groups"]
+    } == {
+        "events.k8s.io": ["events.k8s.io/v1"],
+        "coordination.k8s.io": ["coordination.k8s.io/v1"],
+        "batch": ["batch/v1"],
+        "topology.node.k8s.io": ["topology.node.k8s.io/v1alpha2"],
+        "authorization.k8s.io": ["authorization.k8s.io/v1"],
+        "resource.k8s.io": [f"resource.k8s.io/{name}" for name in ("v1", "v1beta2", "v1beta1")],
+        "apiextensions.k8s.io": ["apiextensions.k8s.io/v1"],
+    }
+    for each in listed["groups"]:
+        assert each["preferredVersion"] == each["versions"][0]
+        assert document(f"/apis/{each['name']}", Kinds()) == {
+            "kind": "APIGroup",
+            "apiVersion": "v1",
+            **each,
+        }
+
+
+def test_stable_versions_are_preferred_in_a_group_of_several_kinds():
+    kinds = Kinds()
+    kinds.add(Kind("x.example.com", "v1alpha1", "as", "A"))
+    kinds.add(Kind("x.example.com", "v1beta1", "bs", "B", others=("x.example.com/v1alpha1",)))
+    kinds.add(Kind("x.example.com", "v2", "cs", "C"))
+    found = document("/apis/x.example.com", kinds)
+    names = [each["version"] for each in found["versions"]]
+    assert names == ["v2", "v1alpha1", "v1beta1"]
+    assert found["preferredVersion"] == {"groupVersion": "x.example.com/v2", "version": "v2"}
+    assert set(rows("/apis/x.example.com/v1alpha1", kinds)) == {"as", "bs"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/apis/none",
+        "/apis/none/v1",
+        "/api/v9",
+        "/api/v1/pods",
+        "/apis/batch/v1/jobs",
+        "/x/v1",
+        "/openapi/v3/api/v9",
+        "/openapi/v2",
+    ],
+)
+def test_other_paths_have_no_document(path):
+    assert document(path, Kinds()) is None
+
+
+def test_openapi_has_a_patch_of_each_kind():
+    index = document("/openapi/v3", Kinds())["paths"]
+    assert list(index) == sorted(index)
+    assert index["api/v1"] == {"serverRelativeURL": "/openapi/v3/api/v1"}
+    assert index["apis/batch/v1"] == {"serverRelativeURL": "/openapi/v3/apis/batch/v1"}
+    found = document("/openapi/v3/api/v1", Kinds())
+    assert found["openapi"] == "3.0.0"
+    assert found["info"] == {"title": "devicemanager", "version": "unversioned"}
+    assert "/api/v1/namespaces/{namespace}/secrets/{name}" in found["paths"]
+    assert found["paths"]["/api/v1/nodes/{name}"] == {
+        "patch": {
+            "operationId": "patchNode",
+            "parameters": [
+                {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+            ],
+            "responses": {"200": {"description": "OK"}},
+            "x-kubernetes-group-version-kind": {"group": "", "version": "v1", "kind": "Node"},
+        }
+    }
+
+
 def test_openapi_says_that_unknown_fields_can_be_errors(api):
     """kubectl reads this before it creates or applies an object."""
     api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", WIDGETS)
@@ -568,6 +696,63 @@ def test_log_has_requests_with_responses(api, apiserver):
     with pytest.raises(AttributeError):
         api.request("GET", SLICES)
         apiserver.log.find(colour="red")
+
+
+def test_log_says_what_a_request_was(api, apiserver):
+    api.request("GET", SLICES, query={"fieldSelector": "spec.nodeName=n"})
+    (listed,) = apiserver.log.find(verb="list")
+    assert listed.selector == "spec.nodeName=n"
+    assert listed.path == f"{SLICES}?fieldSelector=spec.nodeName%3Dn"
+    assert (listed.subresource, listed.namespace, listed.name) == ("", "", "")
+    assert (listed.content, listed.body, listed.size) == ("application/json", None, 0)
+
+
+def logged(name="a", size=0):
+    return LoggedRequest("GET", "/", 200, name=name, size=size)
+
+
+def test_log_forgets_the_oldest_requests(monkeypatch):
+    monkeypatch.setattr(request_log, "_LIMIT", 2)
+    monkeypatch.setattr(request_log, "_MOST_BYTES", 10)
+    log = RequestLog()
+    for name in ("a", "b", "c"):
+        log.add(logged(name, 5))
+    assert [each.name for each in log.find()] == ["b", "c"]
+    log.add(logged("d", 6))
+    assert [each.name for each in log.find()] == ["d"]
+    log.add(logged("e", 4))
+    assert [each.name for each in log.find()] == ["d", "e"]
+    log.clear()
+    log.add(logged("f", 10))
+    assert [each.name for each in log.find()] == ["f"]
+    log.add(logged("g", 11))
+    assert log.find() == []
+
+
+def test_each_follower_gets_all_requests_since_its_call():
+    log = RequestLog()
+    log.add(logged("a"))
+    first = log.follow()
+    log.add(logged("b"))
+    second = log.follow()
+    for name in ("c", "d"):
+        log.add(logged(name))
+    assert [next(first).name for _ in range(3)] == ["b", "c", "d"]
+    assert [next(second).name for _ in range(2)] == ["c", "d"]
+    log.add(logged("e"))
+    assert next(first).name == next(second).name == "e"
+
+
+def test_requests_are_found_by_all_given_fields():
+    log = RequestLog()
+    for name, size in (("a", 1), ("a", 2), ("b", 1)):
+        log.add(logged(name, size))
+    assert log.find(name="a", size=1) == [logged("a", 1)]
+    assert len(log.find(size=1)) == 2
+    assert log.wait_for(2, name="a", timeout=0) == [logged("a", 1), logged("a", 2)]
+    with pytest.raises(TimeoutError) as raised:
+        log.wait_for(3, name="a", timeout=0)
+    assert str(raised.value) == ("waited 0 s for requests with {'name': 'a'}: expected 3, found 2")
 
 
 def test_followed_requests_start_at_the_call(api, apiserver):

@@ -13,14 +13,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from devicemanager.cli import main
-from devicemanager.cli.check import _complete
+from devicemanager.cli.check import _complete, _write_tests
 from devicemanager.cli.check_repeat import repeating_command
-from devicemanager.conformance import Check
+from devicemanager.conformance import Check, written_tests
+from devicemanager.conformance.limits import Limits
 from tests.conformance.matrix import PLUGIN, RESOURCE
 from tests.paths import ROOT
 
@@ -216,3 +217,22 @@ def test_signal_removes_everything_that_the_run_created(
     assert (process.returncode, errors) == (-number, "")
     assert cleaned.read_text() == f"{root}/device-plugins\n"
     assert list(directory.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ((), "check: no check failed, so there are no tests to write\n"),
+        (("A02", "B01"), "check: {path}: tests of A02, B01\n"),
+    ],
+)
+def test_the_file_of_written_tests_is_named(
+    ids: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    made = SimpleNamespace(ids=ids, name="test_findings.py", text="# tests\n")
+    monkeypatch.setattr(written_tests, "written_tests", lambda *_: made)
+    report: Any = None
+    _write_tests(report, Limits(), tmp_path, "python")
+    path = tmp_path / made.name
+    assert capsys.readouterr() == ("", said.format(path=path))
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["# tests\n"] * bool(ids)

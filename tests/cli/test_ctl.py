@@ -172,6 +172,18 @@ def test_events_and_calls(ctl, manifest, simulated_plugin):
     (allocate,) = ctl("calls", "--rpc", "Allocate", "-o", "json").splitlines()
     assert json.loads(allocate)["request"]["container_requests"]
     assert f"ListAndWatch {GPU} (gpu.sock): 1 messages" in ctl("calls", "--pending")
+    for words in (
+        ["--since", "1"],
+        ["-f"],
+        ["--resource", GPU],
+        ["--rpc", "Allocate"],
+        ["--plugin", "x"],
+        ["--code", "OK"],
+        ["--device-id", "x"],
+    ):
+        said = ctl("calls", "--pending", *words, status=2)
+        assert said.startswith("devicemanager: error: --pending lists all calls without a response")
+        assert len(said.splitlines()) == 1
     said = ctl("wait", "call", "Allocate", "--resource", GPU, "--code", "OK", "--after", "0")
     assert "Allocate vendor.com/gpu (gpu.sock) gpu-mock-0: OK" in said
     assert json.loads(ctl("wait", "call", "--after", "0", "-o", "json"))["number"] == 1

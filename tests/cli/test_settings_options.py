@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,61 @@ def test_numa_file_defines_cpus_and_memory(tmp_path: Path) -> None:
 def test_policy_and_scope_choices_are_those_of_the_core() -> None:
     assert tuple(PolicyName) == settings_options.CHOICES["topology_policy"]
     assert tuple(ScopeName) == settings_options.CHOICES["topology_scope"]
+
+
+def help_of(flag: str, command: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What ``--help`` prints about a flag, on one line."""
+    monkeypatch.setenv("COLUMNS", "1000")
+    assert main([command, "--help"]) == 0
+    texts = re.split(r"\n\n|\n  (?=-)", capsys.readouterr().out)
+    (text,) = (each for each in texts if each.split()[:1] == [flag])
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("flag", "end"),
+    [
+        ("--kubelet-version", "such as 1.28 or 1.28.2 (default: 1.37)"),
+        ("--feature-gates", "from the version's defaults; can be repeated"),
+        # A flag with a list of choices names them once: in its text, or else after it.
+        (
+            "--topology-policy",
+            "--topology-policy POLICY policy of the topology manager: none, best-effort, "
+            "restricted or single-numa-node (default: none)",
+        ),
+        (
+            "--topology-scope",
+            "--topology-scope SCOPE alignment scope: container or pod (default: container)",
+        ),
+        (
+            "--durability",
+            "an intact file, possibly an older one), power (a power failure loses nothing) "
+            "(default: kubelet)",
+        ),
+        ("--quirk", "an unknown name lists all; can be repeated"),
+        ("--shuffle-seed", "from this seed, instead of the lowest IDs"),
+        ("--grace-period", "remains after its last plugin disconnects (default: 300)"),
+        ("--pod-resources-qps", "and of the Pods API, in requests per second (default: 100)"),
+        (
+            "--no-rate-limit",
+            "--no-rate-limit no limit for rate limit of PodResources, and of the Pods API, in "
+            "requests per second",
+        ),
+    ],
+)
+def test_help_of_a_flag_has_choices_and_default(
+    flag: str, end: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert help_of(flag, "run", capsys, monkeypatch).endswith(end)
+
+
+@pytest.mark.parametrize(("command", "has_every"), [("check", True), ("run", False)])
+def test_only_check_runs_on_every_version(
+    command: str, has_every: bool, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = help_of("--kubelet-version", command, capsys, monkeypatch)
+    every = "; `all` runs the checks on each anchor version"
+    assert text.endswith(f"such as 1.28 or 1.28.2{every * has_every} (default: 1.37)")
 
 
 @pytest.mark.parametrize("command", ["run", "explain"])

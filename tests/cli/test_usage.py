@@ -76,6 +76,44 @@ def test_missing_file_has_the_same_wording_everywhere(line: str, capsys: Any) ->
     assert "/nosuch: No such file or directory" in err.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        (
+            "ctl",
+            """\
+examples, with `devicemanager run --root ./node --control` in another terminal:
+  export DEVICEMANAGER_CONTROL=./node
+  devicemanager ctl admit pod.yaml
+""",
+        ),
+        (
+            "ctl nodes",
+            """\
+examples, with `devicemanager join --root ./nodes --control` in another terminal:
+  export DEVICEMANAGER_CONTROL=./nodes
+  devicemanager ctl nodes list
+""",
+        ),
+        ("rehearse", "examples:\n  devicemanager rehearse node.tar.gz --reboot\n"),
+        ("claims", "example with virtual hardware:\n  devicemanager claims explain train "),
+        ("explain", "examples:\n  devicemanager explain pod.yaml --devices vendor.com/gpu=4@0,1 "),
+        (
+            "completion",
+            "to enable it in every shell (create the directory first):\n"
+            "  bash:  devicemanager completion bash > ",
+        ),
+        ("snapshot", "examples:\n  devicemanager snapshot -o node.tar.gz "),
+    ],
+)
+def test_help_ends_with_examples_on_lines_of_their_own(
+    command: str, lines: str, capsys: Any
+) -> None:
+    status, out, _ = run(capsys, *command.split(), "--help")
+    assert status == 0
+    assert f"\n\n{lines}" in out
+
+
 @pytest.fixture
 def lists(directory: Path) -> Any:
     source = MemorySource([Pod("train", "ml")], Allocatable((ContainerDevices("a.b/c", ("0",)),)))

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import io
 import shutil
 import socket
 import ssl
@@ -133,6 +134,9 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         pytest.param(LENGTH.replace(b"Content-Length: ", b"content-length:"), b"ok", id="case"),
         pytest.param(b"HTTP/1.1 103 Hints\r\nLink: a\r\n\r\n" + LENGTH, b"ok", id="informational"),
         pytest.param(b"HTTP/1.1 204 No Content\r\n\r\n", b"", id="no content"),
+        pytest.param(
+            b"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n", b"", id="not modified"
+        ),
         pytest.param(CHUNKED + b"1\r\no\r\n1;a=b\r\nk\r\n0\r\n\r\n", b"ok", id="chunks"),
         pytest.param(CHUNKED + b"2\r\nok\r\n0\r\nA: b\r\n\r\n", b"ok", id="trailers"),
         pytest.param(CHUNKED + b"1A \r\n%b\r\n0\r\n\r\n" % (b"x" * 26), b"x" * 26, id="hex"),
@@ -174,6 +178,27 @@ def test_headers_have_lowercase_names(serve):
     response, _ = exchanged(serve(LENGTH.replace(b"OK", b"OK\r\nRetry-After:  7 ")))
     assert response.status == 200
     assert response.headers == {"retry-after": "7", "content-length": "2"}
+
+
+PIECE = 65_536
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 131073\r\n\r\n", id="length"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n", id="to the end"),
+        pytest.param(CHUNKED + b"20001\r\n", id="chunk"),
+    ],
+)
+def test_body_is_read_in_pieces(monkeypatch, head):
+    connection = Connection.__new__(Connection)
+    tail = b"\r\n0\r\n\r\n" if head.startswith(CHUNKED) else b""
+    connection._file = io.BytesIO(head + b"x" * (2 * PIECE + 1) + tail)
+    keeps, status, headers = connection._head()
+    pieces = [len(each) for each in connection._body(status, headers, keeps)]
+    assert pieces == [PIECE, PIECE, 1]
+    assert connection._is_idle is (b"OK\r\n\r\n" not in head)
 
 
 def test_large_body_is_read_whole(serve):

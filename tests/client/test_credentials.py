@@ -3,11 +3,13 @@
 import json
 import ssl
 import sys
+from http.client import HTTPException
 
 import pytest
+from urllib3.exceptions import HTTPError
 
 from devicemanager.apiserver import FakeApiServer
-from devicemanager.client.credentials import load
+from devicemanager.client.credentials import Server, load
 from devicemanager.client.errors import ClusterError
 
 
@@ -37,6 +39,111 @@ def kubeconfig(tmp_path):
     return write
 
 
+class Opened:
+    """An HTTP connection of urllib3 that records how it is made."""
+
+    error = None
+
+    def __init__(self, host, **options):
+        self.host, self.options = host, options
+        self.tunnel = None
+        self.sock = object()
+        self.is_closed = False
+
+    def set_tunnel(self, *host, **options):
+        self.tunnel = (*host, options)
+
+    def connect(self):
+        if self.error is not None:
+            raise self.error
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The connections that are opened, as (scheme, connection)."""
+    found = []
+
+    def kind(name):
+        def connection(host, **options):
+            found.append((name, Opened(host, **options)))
+            return found[-1][1]
+
+        return connection
+
+    monkeypatch.setattr("urllib3.connection.HTTPConnection", kind("http"))
+    monkeypatch.setattr("urllib3.connection.HTTPSConnection", kind("https"))
+    return found
+
+
+TLS = (("ca_certs", "ca"), ("cert_reqs", ssl.CERT_REQUIRED))
+
+
+@pytest.mark.parametrize(
+    ("server", "scheme", "port"),
+    [
+        (Server("http://h"), "http", 80),
+        (Server("https://h", TLS), "https", 443),
+        (Server("http://h:81/behind"), "http", 81),
+        (Server("https://h:6443", TLS), "https", 6443),
+    ],
+)
+def test_connection_has_the_address_and_tls_options_of_the_server(opened, server, scheme, port):
+    """It is given up well before the next renewal of a lease."""
+    sock = server.connect()
+    ((made, connection),) = opened
+    assert (made, connection.host, sock) == (scheme, "h", connection.sock)
+    tls = dict(TLS) if scheme == "https" else {}
+    assert connection.options == {"port": port, "timeout": 5.0, **tls}
+    assert connection.tunnel is None and not connection.is_closed
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("http://h", ("h", 80)),
+        ("https://h", ("h", 443)),
+        ("http://h:81", ("h", 81)),
+        ("https://h:6443", ("h", 6443)),
+    ],
+)
+@pytest.mark.parametrize(
+    ("proxy", "port"), [("http://p", 80), ("https://p", 443), ("http://p:3128", 3128)]
+)
+def test_connection_through_a_proxy_is_a_tunnel(opened, url, target, proxy, port):
+    Server(url, proxy=proxy).connect()
+    ((made, connection),) = opened
+    assert (made, connection.host) == (url.partition(":")[0], "p")
+    options = connection.options
+    assert (options["port"], options["timeout"], options["proxy"].url) == (port, 5.0, proxy)
+    assert options["proxy_config"].use_forwarding_for_https is False
+    assert connection.tunnel == (*target, {"scheme": proxy.partition(":")[0]})
+
+
+@pytest.mark.parametrize("error", [OSError("a"), HTTPError("a"), HTTPException("a")])
+def test_connection_that_fails_is_closed(opened, monkeypatch, error):
+    monkeypatch.setattr(Opened, "error", error)
+    with pytest.raises(ConnectionError, match=r"^a$"):
+        Server("http://h").connect()
+    ((_, connection),) = opened
+    assert connection.is_closed
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "prefix"),
+    [
+        ("https://h", "h", ""),
+        ("https://h:6443/", "h:6443", ""),
+        ("https://user:secret@h:6443/a/b/", "h:6443", "/a/b"),
+        ("https://[::1]:6443/a?x=1", "[::1]:6443", "/a"),
+    ],
+)
+def test_host_and_path_of_a_server(url, host, prefix):
+    assert (Server(url).host, Server(url).prefix) == (host, prefix)
+
+
 def test_load_reads_server_and_token(kubeconfig):
     found = load(kubeconfig({"server": "https://h:6443/behind/"}, {"token": "t"}))
     assert found.server.url == "https://h:6443/behind"
@@ -60,6 +167,15 @@ def test_proxy_is_used_except_for_loopback(kubeconfig, monkeypatch):
     monkeypatch.setenv("https_proxy", "http://proxy:1")
     assert load(kubeconfig()).server.proxy == "http://proxy:1"
     assert load(kubeconfig({"server": "https://127.0.0.1:1"})).server.proxy is None
+
+
+def test_proxy_of_the_kubeconfig_comes_first(kubeconfig, monkeypatch):
+    cluster = {"server": "https://h", "proxy-url": "http://own:1"}
+    assert load(kubeconfig(cluster)).server.proxy == "http://own:1"
+    monkeypatch.setenv("https_proxy", "http://proxy:1")
+    assert load(kubeconfig(cluster)).server.proxy == "http://own:1"
+    monkeypatch.setenv("no_proxy", "h")
+    assert load(kubeconfig(cluster)).server.proxy is None
 
 
 @pytest.mark.parametrize(

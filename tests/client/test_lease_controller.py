@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from devicemanager.client import lease_controller
-from devicemanager.client.errors import Conflict, NotFound, Unavailable
-from devicemanager.client.lease_controller import PATH, LeaseController
+from devicemanager.client.errors import ApiError, Conflict, NotFound, Unavailable
+from devicemanager.client.lease_controller import PATH, LeaseController, LeaseLag
 
 
 class Leases:
@@ -250,6 +250,130 @@ def test_as_nodes_impersonates_the_node(leases):
     leases.wait(lambda leases: leases.calls)
     assert leases.calls[0][3] == "a"
     controller.close()
+
+
+@pytest.fixture
+def idle(leases, monkeypatch):
+    """A controller without threads."""
+    monkeypatch.setattr(threading.Thread, "start", lambda self: None)
+    return LeaseController(leases, duration=4000)
+
+
+def test_leases_with_the_same_deadline_keep_their_order(idle, time_):
+    for name in ("c", "a", "b"):
+        idle.add(name, "uid")
+    assert [idle._next().node for _ in range(3)] == ["c", "a", "b"]
+
+
+def test_there_are_at_most_as_many_threads_as_leases(leases, monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", lambda self: None)
+    controller = LeaseController(leases, threads=2)
+    counts = []
+    for name in ("a", "a", "b", "c"):
+        controller.add(name, "uid")
+        counts.append(len(controller._threads))
+    assert counts == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("end", "queued"),
+    [("nothing", 1), ("pause", 1), ("remove", 0), ("close", 0), ("add", 1)],
+)
+def test_lease_is_queued_again_unless_it_or_the_controller_ended(idle, end, queued):
+    idle.add("a", "uid")
+    lease = idle._next()
+    match end:
+        case "pause":
+            idle.pause("a", True)
+        case "remove":
+            idle.remove("a")
+        case "close":
+            idle._closed = True
+        case "add":
+            idle.add("a", "uid-2")
+    idle._again(lease, lease.due, 0.0)
+    assert len(idle._queue) == queued
+    assert all((each is lease) == (end != "add") for _, _, each in idle._queue)
+
+
+@pytest.mark.parametrize(
+    ("paused", "wait", "due", "renewals"),
+    [
+        (False, 0.0, 90.0 + 1000.0, 1),
+        (False, 0.5, 100.5, 0),
+        (True, 0.0, 90.0 + 1000.0, 0),
+    ],
+)
+def test_next_attempt_follows_the_deadline_or_the_failure(
+    idle, time_, monkeypatch, paused, wait, due, renewals
+):
+    monkeypatch.setattr("random.uniform", lambda low, high: low)
+    idle.add("a", "uid")
+    lease = idle._next()
+    lease.paused = paused
+    idle._again(lease, 90.0, wait)
+    assert (lease.due, idle.lag.renewals) == (due, renewals)
+    idle._again(lease, -5000.0, 0.0)
+    assert lease.due == 100.0, "renewals that were missed are skipped"
+
+
+def test_lag_of_no_and_of_several_renewals(leases, time_):
+    lines = []
+    controller = LeaseController(leases, warn=lines.append)
+    assert controller.lag == LeaseLag(0, 0.0, 0.0)
+    for now, lag in ((100.0, 4.0), (101.0, 10.0), (102.0, 1.0)):
+        controller._note(now, lag)
+    assert controller.lag == LeaseLag(3, 10.0, 5.0)
+    controller._note(161.0, 1.0)
+    assert controller.lag.worst == 10.0
+    controller._note(161.1, 3.0)
+    assert controller.lag.worst == 3.0
+    assert lines == []
+    controller._note(162.0, 10.1)
+    assert lines == [
+        "API server is slow or was unavailable: leases are 10 s late; use fewer nodes, a larger "
+        "control plane, or --lease-duration 120 with a longer --node-monitor-grace-period of the "
+        "controllers"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "least", "most", "version"),
+    [
+        (NotFound(404, "NotFound", "", "PUT", "/x"), 0.1, 0.2, None),
+        (Conflict(409, "Conflict", "", "PUT", "/x"), 0.1, 0.2, None),
+        (Unavailable("down"), 0.1, 0.2, "1"),
+        (Unavailable("down", wait=3.0), 3.0, 3.0, "1"),
+        (ApiError(403, "Forbidden", "no", "PUT", "/x"), 7.0, 7.0, "1"),
+    ],
+)
+def test_failed_renewal_waits(leases, error, least, most, version):
+    lines = []
+    controller = LeaseController(leases, warn=lines.append)
+    lease = lease_controller._Lease("a", "uid", 0.0, 0.0)
+    assert controller._attempt(lease) == 0.0
+    leases.errors = [error]
+    assert least <= controller._attempt(lease) <= most
+    assert (lease.version, lease.failures) == (version, 1)
+    denied = error if type(error) is ApiError else None
+    assert lines == ([f"lease of node a: {denied}"] if denied else [])
+    assert controller._attempt(lease) == 0.0 and lease.failures == 0
+
+
+def test_lease_of_a_holder_is_annotated(leases):
+    controller = LeaseController(leases, holder="me", duration=41)
+    lease = lease_controller._Lease("a", "uid", 0.0, 0.0)
+    lease.extra = {"annotations": {"other": "x"}, "labels": {"l": "y"}}
+    controller._attempt(lease)
+    body = leases.calls[0][2]
+    assert body["metadata"] == {
+        "name": "a",
+        "namespace": "kube-node-lease",
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid"}],
+        "annotations": {"other": "x", "devicemanager.io/holder": "me"},
+        "labels": {"l": "y"},
+    }
+    assert body["spec"]["leaseDurationSeconds"] == 41
 
 
 class Time:

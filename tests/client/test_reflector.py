@@ -166,6 +166,15 @@ def test_server_that_lost_its_data_is_relisted():
     assert versions(source) == ["80", "4"]
 
 
+def test_loss_is_noticed_after_a_stream_that_lasted_long():
+    source = Script(page("80"), [event("ADDED", "a", "90"), Unavailable("cut")], page("4"), [])
+    source.lasts = 121.0
+    sink = RecordingSink()
+    Reflector(source, "/x", sink, is_same=lambda: False, monotonic=lambda: source.now).run()
+    assert sink.calls[-2:] == ["begin_list", ("replace", [])]
+    assert versions(source) == ["80", "4"]
+
+
 def test_failed_list_after_a_loss_is_repeated():
     answers = iter([False])
     cut = [event("ADDED", "a", "90"), Unavailable("cut")]

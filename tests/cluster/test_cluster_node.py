@@ -227,6 +227,31 @@ def test_node_under_pressure_rejects_pods(world: World) -> None:
     assert world.status("next")["phase"] == "Running"
 
 
+MEMORY_TAINT = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("pressures", "spec", "phase"),
+    [
+        ([Pressure.MEMORY], {"tolerations": [MEMORY_TAINT]}, "Running"),
+        ([Pressure.MEMORY], {"tolerations": [{"operator": "Exists"}]}, "Running"),
+        ([Pressure.MEMORY], {"tolerations": [{**MEMORY_TAINT, "effect": "NoExecute"}]}, "Failed"),
+        ([Pressure.MEMORY], {"tolerations": [{**MEMORY_TAINT, "key": "x"}]}, "Failed"),
+        ([Pressure.MEMORY, Pressure.PID], {"tolerations": [MEMORY_TAINT]}, "Failed"),
+        ([Pressure.DISK], {"tolerations": [MEMORY_TAINT]}, "Failed"),
+        ([Pressure.MEMORY, Pressure.DISK], {"priority": 2_000_000_000}, "Running"),
+        ([Pressure.MEMORY], {"priority": 1_999_999_999}, "Failed"),
+    ],
+)
+def test_pods_that_a_node_under_pressure_admits(
+    world: World, pressures: list[Pressure], spec: dict[str, Any], phase: str
+) -> None:
+    """``evictionManager.Admit``, v1.37."""
+    world.join().pressure(pressures)
+    world.run("p", **spec)
+    assert world.status("p")["phase"] == phase
+
+
 def test_evict_fails_the_pod(world: World) -> None:
     node = world.join()
     uid = world.run("train")
@@ -668,6 +693,26 @@ def test_shutdown_fails_pods_and_rejects_new_ones(world: World) -> None:
     )
     node.leave("shutdown")
     assert world.leases.uids == {} and len(world.all("nodes")) == 1
+
+
+def test_shutdown_is_in_the_status_when_the_node_has_left(world: World) -> None:
+    node = world.join()
+    world.run("train")
+    node.leave("shutdown")
+    ready = world.condition()
+    assert (ready["status"], ready["message"]) == ("False", "node is shutting down")
+    world.settle()
+    assert world.status("train")["reason"] == "Terminated"
+
+
+@pytest.mark.parametrize("how", ["delete", "keep", "shutdown"])
+def test_node_that_has_left_does_nothing_when_it_leaves_again(world: World, how: Any) -> None:
+    node = world.join()
+    node.leave("keep")
+    world.requests.clear()
+    node.leave(how)
+    world.settle()
+    assert world.requests == [] and len(world.all("nodes")) == 1
 
 
 def test_node_without_permission_for_its_node_leaves_with_one_warning(world: World) -> None:

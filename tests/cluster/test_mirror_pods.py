@@ -41,8 +41,10 @@ def names(world: World) -> list[str]:
 def test_static_pod_gets_a_mirror_pod(world: World, kubelet: InMemoryKubelet) -> None:
     node = world.join(kubelet=kubelet, address="127.1.0.1")
     uid = kubelet.admit(manifest()).uid
-    world.settle()
+    world.work_queue.run()  # the watch has not reported the mirror pod yet
     found = world.pod("static-n")
+    sent = [(method, path) for method, path, _ in world.requests if path.startswith(PODS)]
+    assert sent == [("POST", PODS), ("PATCH", f"{PODS}/static-n/status")]
     assert found["metadata"]["annotations"] == {
         "kubernetes.io/config.source": "file",
         "kubernetes.io/config.seen": "2027-01-15T08:00:00Z",

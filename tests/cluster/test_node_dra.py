@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from devicemanager.client.protocol import JsonObject
+from devicemanager.cluster.dra.node import NodeDra
 from devicemanager.cluster.driver_layouts import DriverLayout, simulated_driver
 from devicemanager.cluster.durations import Range
+from devicemanager.core.dra.model import ClaimInfo, DriverState, PreparedDevice
+from devicemanager.events.stream import Event, EventKind
 from devicemanager.kubelet.settings import Settings
 from tests.cluster.world import World
 
@@ -324,6 +327,72 @@ def test_silent_node_queues_one_write_per_pod(world: World) -> None:
     world.settle()
     (body,) = [body for _, at, body in world.requests if at == f"{CLAIMS}/a/status"]
     assert body["status"]["devices"][0]["conditions"][0]["status"] == "False"
+
+
+def test_status_of_devices_of_a_claim(world: World) -> None:
+    """Claims that are gone or have a successor are left out; other failures are one line."""
+    node = join(world, name="n")
+    share = "22222222-2222-4222-8222-222222222222"
+    devices = (
+        PreparedDevice("n", "gpu-0"),
+        PreparedDevice("n", "gpu-1", share_id=share),
+    )
+    made = claim(world, "c", "gpu-0", "gpu-1")
+    drivers = {DRIVER: DriverState(devices), "other": DriverState()}
+    infos = [
+        ClaimInfo("default", name, uid, drivers=drivers)
+        for name, uid in (("c", made["metadata"]["uid"]), ("gone", "u"), ("c", "another"))
+    ]
+    world.requests.clear()
+    node._dra._claims.write_devices(
+        infos, {DRIVER: frozenset({"gpu-1"}), "x": frozenset({"gpu-0"})}
+    )
+    assert [path for _, path, _ in world.requests] == [
+        f"{CLAIMS}/{name}/status" for name in ("c", "gone", "c")
+    ]
+    ready = {"type": "Ready", "message": "", "lastTransitionTime": "2027-01-15T08:00:00Z"}
+    named = {"driver": DRIVER, "pool": "n"}
+    assert world.requests[0][2] == {
+        "metadata": {"uid": made["metadata"]["uid"]},
+        "status": {
+            "devices": [
+                {
+                    **named,
+                    "device": "gpu-0",
+                    "conditions": [{**ready, "status": "True", "reason": "Healthy"}],
+                },
+                {
+                    **named,
+                    "device": "gpu-1",
+                    "conditions": [{**ready, "status": "False", "reason": "Unhealthy"}],
+                    "shareID": share,
+                },
+            ]
+        },
+    }
+    start = "node n: cannot write status.devices of ResourceClaim default/c: "
+    (line,) = world.warnings
+    assert line.startswith(start) and "must be an allocated device in the claim" in line
+    world.permissions.allowed = frozenset()
+    node._dra._claims.write_devices(infos[:1], {})
+    _, line = world.warnings
+    assert line.startswith(start) and "forbidden" in line
+
+
+@pytest.mark.parametrize("device_status", [True, False])
+def test_events_about_devices_of_a_pod_are_written(
+    world: World, monkeypatch: pytest.MonkeyPatch, device_status: bool
+) -> None:
+    node = join(world, device_status=device_status)
+    written: list[str] = []
+    monkeypatch.setattr(NodeDra, "_write_devices", lambda self, uid: written.append(uid))
+    for kind in EventKind:
+        if kind is not EventKind.STARTED:
+            for uid in ("", kind.value):
+                node._dra.on_kubelet_event(Event(0.0, kind, "", pod=uid))
+    world.settle()
+    kinds = [EventKind.CLAIMS_PREPARED.value, EventKind.DEVICE_HEALTH.value]
+    assert sorted(written) == (sorted(kinds) if device_status else [])
 
 
 # -- slices ------------------------------------------------------------------------------

@@ -571,6 +571,17 @@ def test_run_for_includes_the_time_between_processes(world: World) -> None:
     assert world.status("train")["phase"] == "Succeeded"
 
 
+def test_container_that_should_have_exited_between_processes_exits_at_once(world: World) -> None:
+    behaviour = ContainerBehaviour(run_for=Range(10.0))
+    world.join(behaviour=behaviour)
+    world.run("train", restartPolicy="Never")
+    world.nodes.pop("n")._pods.close()
+    world.clock.advance(60.0)
+    world.join(behaviour=behaviour)
+    world.pass_time(0.1)
+    assert world.status("train")["phase"] == "Succeeded"
+
+
 def test_malformed_pod_in_a_list_does_not_affect_others():
     world = World()
     node = world.join()

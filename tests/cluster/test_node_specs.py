@@ -9,6 +9,7 @@ import pytest
 from devicemanager.client.errors import ClusterError
 from devicemanager.client.rate_limited_warning import RateLimitedWarning
 from devicemanager.client.reflector import pages
+from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.node_specs import NodeSpecs, address
 from devicemanager.cluster.options import AMOUNTS, NodeOptions
 from devicemanager.core.quantity import Quantity
@@ -90,6 +91,10 @@ def test_existing_kubelet_keeps_running_after_its_node_left() -> None:
     kubelet = InMemoryKubelet()
     found = NodeSpecs.single("mine", kubelet)
     assert (found.names, found.make(0)) == (("mine",), kubelet)
+    assert (found.options, found.behaviour) == (NodeOptions(), ContainerBehaviour())
+    options, behaviour = NodeOptions(port=1), ContainerBehaviour(exit_code_on_delete=1)
+    other = NodeSpecs.single("mine", kubelet, options, behaviour)
+    assert (other.options, other.behaviour) == (options, behaviour)
     found.end(kubelet)
     assert kubelet.is_serving
 

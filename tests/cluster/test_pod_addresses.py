@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from devicemanager.cluster.addresses import PodAddresses, UsedAddresses, pod_network
 from tests.cluster.world import World
 
@@ -43,8 +45,21 @@ def test_a_node_that_leaves_frees_only_its_own_addresses() -> None:
     kept = other.allocate()
     assert node.allocate("10.9.9.9") == "10.9.9.9"
     node.free(kept)
+    own = node.allocate()
     node.free_all()
     assert pool.used == {kept}
+    assert other.allocate(own) == own
+    node.free(own)
+    assert pool.used == {kept, own}, "it belongs to the other node now"
+
+
+@pytest.mark.parametrize("cidr", ["10.0.0.0/31", "10.0.0.1/24", "fd00::/127", "x", ""])
+def test_range_without_two_free_addresses_is_an_error(cidr: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        pod_network(cidr)
+    assert str(raised.value) == (
+        f"invalid range {cidr!r}: use a form such as 10.244.0.0/16, with at least 4 addresses"
+    )
 
 
 def test_a_pod_has_its_address_while_it_runs() -> None:

@@ -6,7 +6,12 @@ from devicemanager.apiserver import FakeApiServer, Permission
 from devicemanager.client.api import ApiClient
 from devicemanager.client.credentials import load
 from devicemanager.client.errors import ClusterError
-from devicemanager.cluster.preflight import RequiredPermission, check, required_permissions
+from devicemanager.cluster.preflight import (
+    RequiredPermission,
+    check,
+    dra_permissions,
+    required_permissions,
+)
 from tests.cluster.objects import granted
 
 LABEL = ("x/virtual", "true")
@@ -104,6 +109,76 @@ def test_error_lists_all_missing_permissions(api, apiserver):
         "missing permissions: patch pods/status, impersonate users, impersonate groups: "
         "use the role in deploy/join.yaml, which has these permissions"
     )
+
+
+LEASES = {f"{verb} leases in kube-node-lease" for verb in ("get", "create", "update")}
+NODES = {
+    *(f"{verb} nodes" for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    "patch nodes/status",
+    *(f"{verb} pods" for verb in ("list", "watch", "delete")),
+    "patch pods/status",
+    *LEASES,
+}
+EVENTS = {"create events", "patch events"}
+IMPERSONATE = {"impersonate users", "impersonate groups"}
+
+
+@pytest.mark.parametrize(
+    ("options", "permissions"),
+    [
+        ({}, NODES | EVENTS),
+        ({"events": False}, NODES),
+        ({"as_nodes": True}, NODES | EVENTS | IMPERSONATE),
+        ({"as_nodes": "strict"}, {"list nodes", "delete nodes"} | IMPERSONATE),
+    ],
+)
+def test_permissions_to_join(options, permissions):
+    found = list(required_permissions(**options))
+    assert set(map(str, found)) == permissions and len(found) == len(permissions)
+    groups = {each.group for each in found if each.resource == "leases"}
+    assert groups <= {"coordination.k8s.io"}
+    assert {each.group for each in found if each.resource != "leases"} == {""}
+
+
+SLICES = {
+    "create resourceslices",
+    "update resourceslices",
+    "deletecollection resourceslices",
+    "get resourceclaims",
+}
+STATUS = {"patch resourceclaims/status"}
+
+
+@pytest.mark.parametrize(
+    ("options", "permissions"),
+    [
+        ({}, SLICES),
+        ({"device_status": True}, SLICES | STATUS),
+        ({"as_nodes": True}, set()),
+        ({"as_nodes": "strict", "device_status": True}, STATUS),
+    ],
+)
+def test_permissions_of_nodes_with_drivers(options, permissions):
+    found = list(dra_permissions(**options))
+    assert set(map(str, found)) == permissions and len(found) == len(permissions)
+    assert all(each.group == "resource.k8s.io" and not each.namespace for each in found)
+
+
+@pytest.mark.parametrize("provider", ["kind://", "k3s://", "k3d://", "minikube://", "docker://"])
+def test_local_clusters_have_no_cloud_controller(provider):
+    def node(name, provider):
+        metadata = {"name": name, "uid": name, "resourceVersion": "1"}
+        return {"metadata": metadata, "spec": {"providerID": provider}}
+
+    nodes = [node("n", f"{provider}x/n")]
+
+    class Api:
+        def attempt(self, method, path, body=None, *, query=None):
+            return {"gitVersion": "v1", "items": nodes}
+
+    assert check(Api(), ["m"], LABEL, []).cloud == ""
+    nodes.append(node("x", f"a{provider}"))
+    assert check(Api(), ["m"], LABEL, []).cloud == f"node x has providerID a{provider}"
 
 
 def test_permission_in_a_namespace_names_it():

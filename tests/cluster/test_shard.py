@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.client.errors import Conflict, NotFound, Unavailable
+from devicemanager.client.errors import ApiError, Conflict, NotFound, Unavailable
 from devicemanager.cluster.shard import GIVE_UP, Shard, ShardLeases, shard_option
-from devicemanager.cluster.shared_lease import DURATION, RENEWAL, SETTLED, SharedLease
+from devicemanager.cluster.shared_lease import (
+    DURATION,
+    RENEWAL,
+    SETTLED,
+    Membership,
+    SharedLease,
+)
 
 
 class Leases:
@@ -263,6 +269,141 @@ def test_released_lease_has_no_holder(world):
     assert lease.holder == "" and lease.is_free()
     lease.read()
     assert lease.holder == "" and lease.is_free()
+
+
+def shared(leases, name, identity, time):
+    return SharedLease(leases, "/leases", name, identity, lambda: time[0])
+
+
+def test_lease_is_due_and_free_by_the_clock_of_its_reader(world):
+    leases, time = world
+    own, other = (shared(leases, "a", identity, time) for identity in ("p0", "p1"))
+    assert own.is_free() and own.is_due() and own.holder == ""
+    own.read()
+    own.write()
+    spec = leases.objects["a"]["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("p0", 15)
+    time[0] = 4.9
+    assert not own.is_due()
+    time[0] = 5.0
+    assert own.is_due()
+    other.read()
+    time[0] = 19.9
+    other.read()
+    assert other.holder == "p0" and not other.is_free()
+    time[0] = 20.0
+    assert other.is_free()
+    other.write()
+    assert other.holder == "p1"
+    with pytest.raises(Conflict):
+        own.write()
+    own.read()
+    assert own.holder == "p1" and not own.is_free()
+    time[0] = 35.0
+    assert own.is_free()
+
+
+def test_lease_without_an_object_is_created(world):
+    leases, time = world
+    lease = shared(leases, "a", "p0", time)
+    lease.write()
+    lease.write()
+    leases.objects.clear()
+    with pytest.raises(NotFound):
+        lease.write()
+    lease.forget()
+    lease.write()
+    leases.objects.clear()
+    lease.read()
+    assert lease.holder == "" and lease.is_free()
+    lease.write()
+    assert lease.holder == "p0"
+
+
+def test_write_counts_from_before_its_request(world):
+    leases, time = world
+
+    class Slow:
+        def attempt(self, *request):
+            time[0] += 3.0
+            return leases.attempt(*request)
+
+    lease = shared(Slow(), "a", "p0", time)
+    lease.write()
+    assert lease.renewed == 0.0 and time[0] == 3.0
+
+
+def members(world, count, names):
+    leases, time = world
+    return [
+        Membership([shared(leases, str(n), name, time) for n in range(count)], lambda: time[0])
+        for name in names
+    ]
+
+
+def holders(world):
+    return {name: each["spec"]["holderIdentity"] for name, each in world[0].objects.items()}
+
+
+def test_each_member_holds_one_lease(world):
+    first, second, third = members(world, 2, ["p0", "p1", "p2"])
+    assert first.step() == 1 and not first.is_settled
+    assert second.step() == 2 and third.step() == 2
+    assert holders(world) == {"0": "p0", "1": "p1"}
+    world[1][0] = SETTLED - 0.1
+    assert not first.is_settled
+    world[1][0] = SETTLED
+    assert first.is_settled and second.is_settled and not third.is_settled
+    first.leave()
+    first.leave()
+    assert not first.is_settled and holders(world) == {"0": "", "1": "p1"}
+    assert third.step() == 2 and holders(world) == {"0": "p2", "1": "p1"}
+    assert not third.is_settled, "it has been a member for no time"
+
+
+def test_member_renews_its_lease_when_it_is_due(world):
+    leases, time = world
+    (only,) = members(world, 1, ["p0"])
+    only.step()
+    version = leases.version
+    time[0] = RENEWAL - 0.1
+    assert only.step() == 1 and leases.version == version
+    time[0] = RENEWAL
+    assert only.step() == 1 and leases.version == version + 1
+
+
+def test_member_that_lost_its_lease_takes_a_free_one(world):
+    leases, time = world
+    (only,) = members(world, 2, ["p0"])
+    only.step()
+    taken = shared(leases, "0", "p1", time)
+    taken.read()
+    taken.write()
+    time[0] = RENEWAL
+    assert only.step() == 0 and not only.is_settled
+    assert only.step() == 2 and holders(world) == {"0": "p1", "1": "p0"}
+
+
+def test_member_that_was_slower_takes_the_next_lease(world):
+    first, second = members(world, 2, ["p0", "p1"])
+    first._leases[0].read()
+    first._leases[0].read = lambda: None
+    second.step()
+    assert first.step() == 1 and holders(world) == {"0": "p1", "1": "p0"}
+
+
+@pytest.mark.parametrize("error", [Unavailable("down"), ApiError(403, "Forbidden", "", "PUT", "/")])
+def test_lease_that_cannot_be_released_expires(world, monkeypatch, error):
+    leases, _ = world
+    (only,) = members(world, 1, ["p0"])
+    only.step()
+
+    def fail(*request):
+        raise error
+
+    monkeypatch.setattr(leases, "attempt", fail)
+    only.leave()
+    assert holders(world) == {"0": "p0"} and not only.is_settled
 
 
 @pytest.mark.parametrize("seconds", [30, None])

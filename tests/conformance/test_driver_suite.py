@@ -37,14 +37,17 @@ from devicemanager.conformance.drivers import (
     DriverUnderTest,
     driver_checks,
     is_driver,
+    recognition,
 )
 from devicemanager.conformance.drivers.checks import health
 from devicemanager.conformance.drivers.claims import allocate, published
+from devicemanager.conformance.drivers.driver_under_test import PLACEHOLDERS, VARIABLES
 from devicemanager.conformance.drivers.run import DriverRun
 from devicemanager.conformance.drivers.stage import DriverStage
 from devicemanager.conformance.outcomes import Failed, Skipped
 from devicemanager.conformance.registry import selected
 from devicemanager.conformance.reports.text import explain
+from devicemanager.core.topology import NumaTopology
 from devicemanager.events.calls import Mark
 from devicemanager.kubelet.settings import Settings
 from protos import drahealth_v1
@@ -366,3 +369,161 @@ def test_dh03_does_not_wait_for_a_report_that_expires_later(
     error.code = code
     with pytest.raises(outcome):
         _dh03(monkeypatch, (_HEALTHY, timeout), after=waited, error=error)
+
+
+def test_every_driver_gets_the_variables_of_the_example_driver() -> None:
+    assert VARIABLES == {
+        "KUBECONFIG": "{kubeconfig}",
+        "NODE_NAME": "{node_name}",
+        "KUBELET_REGISTRAR_DIRECTORY_PATH": "{registrar_dir}",
+        "KUBELET_PLUGINS_DIRECTORY_PATH": "{plugins_dir}",
+        "CDI_ROOT": "{cdi_dir}",
+        "POD_UID": "{pod_uid}",
+    }
+    for text in VARIABLES.values():
+        assert text.strip("{}") in PLACEHOLDERS
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"resources": "a.b"}, "invalid drivers 'a.b': expected a list of names"),
+        ({"previous": []}, "the command of --previous is empty"),
+        ({"rootfs": "/no"}, "--rootfs: /no does not exist"),
+        ({"rootfs": "/dev/null"}, "--rootfs: /dev/null is not a directory"),
+    ],
+)
+def test_invalid_options_of_drivers(options: Any, text: str) -> None:
+    with pytest.raises(CheckError) as raised:
+        DriverUnderTest(command=["x"], **options)
+    assert str(raised.value) == text
+
+
+def test_options_of_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = DriverUnderTest(command=["x"])
+    assert (driver.previous, driver.rootfs, driver.is_private) == (None, None, False)
+    assert [driver.has_option(name) for name in ("previous", "reboot", "nri")] == [False] * 3
+    assert DriverUnderTest(command=["x"], previous="a 'b c'").previous == ("a", "b c")
+    assert DriverUnderTest(command=["x"], previous=["a b", "c"]).previous == ("a b", "c")
+    monkeypatch.chdir(tmp_path.parent)
+    rootfs = DriverUnderTest(command=["x"], rootfs=tmp_path.name)
+    assert (rootfs.rootfs, rootfs.is_private) == (tmp_path, True)
+    for private in (
+        {"private_root": True},
+        {"nri": True},
+        {"hardware": Hardware(dev=tmp_path)},
+    ):
+        made = DriverUnderTest(command=["x"], **private)
+        assert made.is_private and made.has_node_paths
+        assert made.advice == "the driver should use /var/lib/kubelet/plugins_registry"
+    for words in ({"command": ["{nri_socket}"]}, {"command": ["x"], "env": {"A": "{nri_socket}"}}):
+        assert not DriverUnderTest(nri=True, **words).is_private
+    for words in ({"command": ["{root}"]}, {"command": ["x"], "env": {"A": "/{cdi_dir}"}}):
+        assert DriverUnderTest(**words).advice == (
+            "the driver should use the directories from its command or environment"
+        )
+    assert driver.advice == (
+        "only the variables KUBECONFIG, NODE_NAME, KUBELET_REGISTRAR_DIRECTORY_PATH, "
+        "KUBELET_PLUGINS_DIRECTORY_PATH, CDI_ROOT, POD_UID name the directories: use placeholders "
+        "such as {registrar_dir} in the command, or --private-root if the paths are fixed"
+    )
+
+
+def test_recognition_passes_on_all_options_and_closes_its_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+    closed: list[str] = []
+
+    class Opened:
+        def close(self) -> None:
+            closed.append("closed")
+
+    stage = Opened()
+    monkeypatch.setattr(recognition, "DriverStage", lambda *words: opened.append(words) or stage)
+    program = PluginUnderTest(
+        command=["p", "x"],
+        env={"A": "1"},
+        cwd=tmp_path,
+        at_node_paths=True,
+        hardware=Hardware(dev=tmp_path),
+        restart="always",
+        hooks={"prepare": "true"},
+    )
+    for found in (True, False, ValueError("no")):
+
+        def registers(plugin: Any, stage: Any, limits: Any, found: Any = found) -> bool:
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        monkeypatch.setattr(recognition, "_registers_as_driver", registers)
+        try:
+            assert is_driver(program, limits=_LIMITS, settings=_SETTINGS) is found
+        except ValueError:
+            assert isinstance(found, ValueError)
+    assert closed == ["closed"] * 3
+    driver = opened[0][0]
+    assert opened[0][1:] == (_LIMITS, _SETTINGS, None)
+    assert driver == DriverUnderTest(
+        command=program.command,
+        env=program.env,
+        cwd=program.cwd,
+        private_root=True,
+        hardware=program.hardware,
+        restart="always",
+        hooks=program.hooks,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "placeholder"),
+    [
+        ({"resources": ["a.b/c"]}, False),
+        ({"hardware": Hardware(numa=NumaTopology.up_to(0))}, False),
+        *[({"env": {"A": f"-{{{name}}}-"}}, True) for name in PLACEHOLDERS],
+    ],
+)
+def test_options_and_placeholders_decide_without_a_start(
+    options: Any, placeholder: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recognition, "DriverStage", None)
+    program = PluginUnderTest(command=["/nowhere"], **options)
+    assert is_driver(program, limits=_LIMITS, settings=_SETTINGS) is placeholder
+
+
+def test_names_of_a_suite_of_drivers() -> None:
+    assert DRIVERS.heading == "DRA driver conformance"
+    assert (DRIVERS.first, DRIVERS.restarts, DRIVERS.registration) == ("DR01", "DK", "DR")
+
+
+_LEAST = {
+    Profile.CORE: {"DR": 3, "DC": 9, "DF": 3, "DS": 4},
+    Profile.RESILIENT: {"DK": 3, "DL": 1},
+    Profile.COMPLETE: {"DC": 12, "DK": 5, "DS": 6, "DL": 3},
+}
+"""Checks that a driver must at least have been through for a profile, as reports demand."""
+
+
+@pytest.mark.parametrize(
+    ("profile", "family"),
+    [(profile, family) for profile, families in _LEAST.items() for family in families],
+)
+@pytest.mark.parametrize("fewer", [0, 1])
+def test_profile_needs_checks_that_were_carried_out(
+    profile: Profile, family: str, fewer: int
+) -> None:
+    count = _LEAST[profile][family] - fewer
+    verdicts = []
+    for check in driver_checks():
+        # Those of this family and profile are skipped, except for the first ones.
+        is_one = check.family == family and check.belongs_to(profile)
+        skipped = is_one and count <= 0
+        count -= is_one
+        verdicts.append(Verdict(check, Outcome.SKIP if skipped else Outcome.PASS, "", 1.0))
+    driver = DriverUnderTest(command=["x"])
+    made = Report(driver, tuple(verdicts), ("d",), 1, "1.37", 3.0, DRIVERS)
+    few = f"too few checks of {DRIVERS.families[family]} were carried out"
+    number = _LEAST[profile][family]
+    text = f"{few}: {number - 1}, at least {number} needed"
+    assert made.obstacle(profile) == (text if fewer else "")

@@ -10,6 +10,9 @@ import pytest
 
 from devicemanager.conformance import CheckError, Limits, Usage
 from devicemanager.conformance.checks.lifecycle import l04, l05
+from devicemanager.conformance.clients import ClientLimits
+from devicemanager.conformance.drivers.limits import DriverLimits
+from devicemanager.conformance.limit_values import overridden
 from devicemanager.conformance.outcomes import Failed, Skipped
 
 DEFAULTS = {
@@ -75,6 +78,27 @@ def test_limit_must_be_a_number_of_at_least_0(value: Any) -> None:
     words = f"invalid limit start_seconds {value!r}: expected a number of at least 0"
     assert str(raised.value) == words
     assert Limits(start_seconds=0).start_seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "name", "least"),
+    [
+        (Limits, "restarts", 1),
+        (Limits, "allocations", 1),
+        (Limits, "parallel_allocations", 1),
+        (Limits, "changes", 1),
+        (Limits, "repeats", 1),
+        (Limits, "same_preferences", 1),
+        (DriverLimits, "restarts", 1),
+        (ClientLimits, "restarts", 2),
+    ],
+)
+def test_counts_that_a_check_needs_have_a_minimum(limits: Any, name: str, least: int) -> None:
+    with pytest.raises(CheckError) as raised:
+        overridden(limits(), [f"{name}={least - 1}"])
+    words = f"invalid limit {name} {least - 1}: expected a number of at least {least}"
+    assert str(raised.value) == words
+    assert getattr(overridden(limits(), [f"{name}={least}"]), name) == least
 
 
 def test_count_must_be_a_whole_number() -> None:

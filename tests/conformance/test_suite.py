@@ -215,7 +215,7 @@ def test_select_chooses_ids_and_families() -> None:
         ("patience=3", "unknown limit 'patience': use one of start_seconds"),
         ("restarts=many", "invalid limit 'restarts=many': expected restarts=NUMBER"),
         ("restarts", "invalid limit 'restarts': expected restarts=NUMBER"),
-        ("restarts=-1", "invalid limit restarts -1.0: expected a number of at least 0"),
+        ("restarts=-1", "invalid limit restarts -1.0: expected a number of at least 1"),
         ("restarts=1.5", "invalid limit restarts 1.5: expected a whole number"),
         ("start_seconds=inf", "invalid limit start_seconds inf: expected a number of at least 0"),
     ],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import re
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -15,7 +17,8 @@ from devicemanager.control.errors import HttpError
 from devicemanager.control.nodes.operations import TABLE as NODES
 from devicemanager.control.openapi import document
 from devicemanager.control.operations import TABLE
-from devicemanager.control.request import decode_body
+from devicemanager.control.request import MAX_BODY, Budget, decode_body, read_body
+from devicemanager.control.router import _fits
 from devicemanager.kubelet.interface import KubeletInterface
 from devicemanager.plugin.simulated import PreferredPolicy
 from devicemanager.testing import pod_manifest
@@ -117,6 +120,62 @@ def test_names_are_unique_and_have_one_form(table):
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_document_is_checked_in(file):
     assert file.read_text() == text(FILES[file]), "run python -m tools.openapi_document"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_new_document_is_the_one_that_is_checked_in(file):
+    # Without the cache, so that the test does not depend on the tests before it.
+    made = json.dumps(document.__wrapped__(FILES[file]))
+    assert json.loads(made) == json.loads(file.read_text())
+
+
+@pytest.mark.parametrize("table", [TABLE, NODES], ids=["kubelet", "nodes"])
+def test_paths_fit_their_operations(table):
+    for each in table:
+        path = re.sub(r"{[a-z]+}", "any-Text.1", each.path)
+        assert _fits(each, path), each.path
+        assert not _fits(each, f"{path}/more")
+        assert not _fits(each, path.rpartition("/")[0])
+        assert not _fits(each, path.replace("/v1/", "/v2/")) or "/v1/" not in path
+
+
+def body_of(sizes, most, budget):
+    """The body that arrives in parts of these sizes."""
+
+    async def stream():
+        for size in sizes:
+            yield b"x" * size
+
+    with budget.account() as account:
+        request = SimpleNamespace(scope={"account": account}, stream=stream)
+        return asyncio.run(read_body(request, most))
+
+
+@pytest.mark.parametrize("sizes", [[], [10], [4, 6], [1] * 10])
+def test_body_can_have_as_many_bytes_as_the_limit(sizes):
+    budget = Budget(10)
+    assert body_of(sizes, 10, budget) == b"x" * sum(sizes)
+    assert budget.used == 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "budget", "status", "reason"),
+    [([11], 20, 413, "too-large"), ([4, 7], 20, 413, "too-large"), ([4, 6], 9, 503, "too-much")],
+)
+def test_larger_body_is_rejected(sizes, budget, status, reason):
+    budget = Budget(budget)
+    with pytest.raises(HttpError) as raised:
+        body_of(sizes, 10, budget)
+    assert (raised.value.status, raised.value.reason) == (status, reason)
+    assert budget.used == 0
+
+
+def test_default_limits_of_bodies():
+    assert len(body_of([MAX_BODY], MAX_BODY, Budget())) == 4 * 1024 * 1024
+    budget = Budget()
+    budget.take(128 * 1024 * 1024)
+    with pytest.raises(HttpError):
+        budget.take(1)
 
 
 @pytest.mark.parametrize("table", [TABLE, NODES], ids=["kubelet", "nodes"])

@@ -8,6 +8,7 @@ import json
 import re
 import resource
 import socket
+import ssl
 import stat
 import threading
 import time
@@ -21,7 +22,7 @@ from devicemanager import EventKind, RequestError, StartError, WaitTimeout
 from devicemanager.control import ControlError, ControlServer, MockKubeletClient
 from devicemanager.control.access import TcpAddress
 from devicemanager.control.api_client import transport_to
-from devicemanager.control.http_server import listen_unix, max_connections
+from devicemanager.control.http_server import Certificate, listen_unix, max_connections
 from devicemanager.control.request import Budget
 from devicemanager.control.router import WORKERS
 from devicemanager.testing import pod_manifest
@@ -187,6 +188,42 @@ def test_error_names_the_unix_socket(tmp_path, monkeypatch):
         pytest.raises(StartError, match=f"^cannot listen on {path}: Too many open files$"),
     ):
         listen_unix(path, stack)
+
+
+@pytest.mark.parametrize("missing", ["cert.pem", "key.pem"])
+def test_missing_file_of_a_certificate_is_named(tmp_path, missing):
+    for name in ("cert.pem", "key.pem"):
+        if name != missing:
+            (tmp_path / name).touch()
+    certificate = Certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+    with pytest.raises(ValueError) as raised:
+        certificate.check()
+    assert str(raised.value) == f"{tmp_path / missing}: No such file or directory"
+
+
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_key_with_a_password_is_not_checked(tmp_path, monkeypatch, is_locked):
+    class Context:
+        def __init__(self, protocol):
+            assert protocol is ssl.PROTOCOL_TLS_SERVER
+
+        def load_cert_chain(self, certificate, key, password):
+            assert (certificate.name, key.name) == ("cert.pem", "key.pem")
+            if is_locked:
+                assert password() == ""
+            raise ssl.SSLError("no")
+
+    monkeypatch.setattr(ssl, "SSLContext", Context)
+    certificate = Certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+    certificate.certificate.touch()
+    certificate.key.touch()
+    if is_locked:
+        certificate.check()
+    else:
+        text = f"{certificate.certificate} and {certificate.key} are not a certificate and its key"
+        with pytest.raises(ValueError) as raised:
+            certificate.check()
+        assert str(raised.value) == f"{text} in PEM format"
 
 
 # -- limits ------------------------------------------------------------------------------

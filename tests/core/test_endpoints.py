@@ -271,3 +271,34 @@ def test_random_events_only_connected_endpoints_count(actions):
             assert counts(endpoints)[1] == 0
         else:
             assert counts(endpoints) is None
+
+
+def test_replaced_endpoint_is_known_once():
+    endpoints = Endpoints()
+    old = connect(endpoints)
+    assert endpoints.pop_replaced(old) is None
+    connect(endpoints)
+    assert endpoints.pop_replaced(old) == GPU
+    assert endpoints.pop_replaced(old) is None
+
+
+def test_lists_of_removed_resources_are_forgotten_oldest_first(monkeypatch):
+    """A list counts as its devices and one more."""
+    monkeypatch.setattr("devicemanager.core.endpoints._MOST_REMOVED", 8)
+    endpoints = Endpoints()
+    names = [f"vendor.com/r{number}" for number in range(5)]
+    for number, name in enumerate(names):
+        id_ = connect(endpoints, f"{number}.sock", name)
+        endpoints.update(id_, device_list(devices("a", "b")))
+        endpoints.disconnect(id_, float(number))
+    endpoints.expire(1000.0, GRACE)
+
+    def known() -> list[int]:
+        return [number for number, name in enumerate(names) if endpoints.last_list(name)]
+
+    assert known() == [0, 1, 2, 3, 4]
+    in_use = {names[1]}
+    endpoints.forget_lists(in_use.__contains__)
+    assert known() == [1, 4]
+    endpoints.forget_lists(in_use.__contains__)
+    assert known() == [1, 4]

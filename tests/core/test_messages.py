@@ -3,7 +3,7 @@
 import pytest
 
 from devicemanager.core import messages
-from devicemanager.core.messages import go_quoted
+from devicemanager.core.messages import go_printed, go_quoted
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,17 @@ def test_quoted_text_is_escaped_as_in_go(text, quoted):
 def test_rejection_reasons_are_the_kubelets():
     assert messages.TOPOLOGY_AFFINITY_ERROR == "TopologyAffinityError"
     assert messages.UNEXPECTED_ADMISSION_ERROR == "UnexpectedAdmissionError"
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [
+        ({"b": True, "a": [1, "x", ()], "c": None}, "map[a:[1 x []] b:true c:<nil>]"),
+        ({}, "map[]"),
+        ((False, 1.5, {"k": {}}), "[false 1.5 map[k:map[]]]"),
+        ("text", "text"),
+        (0, "0"),
+    ],
+)
+def test_json_is_printed_as_in_go(value, printed):
+    assert go_printed(value) == printed

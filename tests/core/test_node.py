@@ -11,6 +11,7 @@ from devicemanager.core.pods import Pod
 from devicemanager.core.rejection import Rejected
 from tests.helpers import container, pod
 
+TOO_SMALL = "Node didn't have enough capacity"
 COUNTS = {"vendor.com/gpu": 4, "vendor.com/nic": 1}
 
 
@@ -90,3 +91,24 @@ def test_removed_resources_remain_with_zero() -> None:
     assert copy == NodeStatus({"a": 2, "b": 1}, {"a": 1, "b": 1})
     copy.reset()
     assert copy == NodeStatus({"a": 0, "b": 0}, {"a": 0, "b": 0})
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "text"),
+    [
+        (2000, 10, ""),
+        (2001, 10, f"{TOO_SMALL}: cpu, requested: 2001, capacity: 2000"),
+        (2000, 11, f"{TOO_SMALL}: memory, requested: 11, capacity: 10"),
+        (2001, 11, f"{TOO_SMALL}: memory, requested: 11, capacity: 10"),
+    ],
+)
+def test_resize_must_not_exceed_the_whole_node(cpu: int, memory: int, text: str) -> None:
+    capacity = {ResourceName("cpu"): 2000, ResourceName("memory"): 10}
+    node = Node(capacity)
+    amounts = {ResourceName("cpu"): cpu, ResourceName("memory"): memory}
+    wanted = pod("a", attrs.evolve(container("app"), requests=amounts))
+    # Other pods do not count.
+    half = {name: amount // 2 for name, amount in capacity.items()}
+    node.place(pod("b", attrs.evolve(container("app"), requests=half)), devices)
+    assert node.exceeds(wanted) == text
+    assert Node().exceeds(wanted) == ""

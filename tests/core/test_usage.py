@@ -35,6 +35,26 @@ def test_other_amounts_are_rejected(text: str) -> None:
         Amount.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "amount"), [("0%", 0.0), ("80%", 0.8), ("100%", 1.0), ("101%", None), ("1", None)]
+)
+def test_share_is_at_most_the_whole_request(text: str, amount: float | None) -> None:
+    if amount is not None:
+        assert Amount.parse_share(text) == Amount(amount, True)
+        return
+    with pytest.raises(ValueError, match=r"^invalid usage") as raised:
+        Amount.parse_share(text)
+    assert str(raised.value) == (
+        f"invalid usage {text!r}: use a percentage up to 100%, such as 80%"
+    )
+
+
+def test_invalid_share_is_an_error_with_its_first_characters() -> None:
+    with pytest.raises(ValueError, match=r"use a percentage up to 100%") as raised:
+        Amount.parse_share("x" * 99)
+    assert "x" * 60 in str(raised.value) and "x" * 61 not in str(raised.value)
+
+
 def test_share_is_of_the_request_of_the_container() -> None:
     usage = Usage(Amount.parse("25%"), Amount.parse("50%"))
     assert (usage.cores(MAIN), usage.memory_bytes(MAIN)) == (0.5, 1 << 29)

@@ -146,6 +146,29 @@ def test_failed_claim_does_not_fail_others_and_is_unprepared(serve, register, cl
     assert driver.calls[-1] == ("unprepare", "bad")
 
 
+def test_failed_unprepare_is_in_the_entry_and_in_the_log(serve, register, claim, caplog):
+    class Stuck(Gpus):
+        def unprepare(self, claim):
+            super().unprepare(claim)
+            if claim.name == "stuck":
+                raise ClaimError("still in use") if len(self.calls) > 3 else KeyError("gpu-9")
+
+    driver = Stuck()
+    kubelet = register(serve(driver))
+    stuck, good = claim("stuck", "gpu-0"), claim("good", "gpu-1")
+    kubelet.prepare(stuck, good)
+    entries = kubelet.unprepare(stuck, good)
+    assert entries[uid_of(stuck)].error == "unprepare() failed: KeyError: 'gpu-9'"
+    assert not entries[uid_of(good)].error
+    [record] = [each for each in caplog.records if each.exc_info]
+    assert (record.levelname, record.getMessage()) == ("ERROR", "unprepare() failed")
+    assert record.exc_info[0] is KeyError
+    # The author's own error is not logged. The claim stays prepared, so it is tried again.
+    assert kubelet.unprepare(stuck)[uid_of(stuck)].error == "still in use"
+    assert len([each for each in caplog.records if each.exc_info]) == 1
+    assert driver.calls[-1] == ("unprepare", "stuck")
+
+
 def test_claim_of_a_killed_driver_is_prepared_again(serve, register, claim):
     class Killed(Gpus):
         def prepare(self, claim):

@@ -112,7 +112,12 @@ def test_prepare_returns_the_allocated_devices_of_the_driver(make, channel):
     assert device.cdi_device_ids == [f"k8s.gpu.example.com/claim={UID}-gpu-3-s1"]
     content = json.loads(driver.cdi_path(UID).read_text())
     assert content["kind"] == "k8s.gpu.example.com/claim"
-    assert [each["name"] for each in content["devices"]] == [f"{UID}-gpu-3-s1"]
+    assert content["devices"] == [
+        {
+            "name": f"{UID}-gpu-3-s1",
+            "containerEdits": {"env": ["DRA_DEVICE_GPU_3=gpu-3"]},
+        }
+    ]
     assert driver.prepared == {UID: ("gpu-3",)}
 
 
@@ -220,6 +225,9 @@ def test_stop_removes_the_sockets_and_waits(make):
     driver = make(faults=DriverFaults(stop_delay=0.01))
     driver.stop()
     assert not driver.sockets.service_socket.exists()
+    # A driver that has stopped does not wait once more.
+    driver.faults = DriverFaults(stop_delay=3600.0)
+    driver.stop()
     assert not driver.sockets.registration_socket.exists()
     driver.stop()  # idempotent
 

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from devicemanager.driver import Device, DriverResources, Pool, Taint, Version
 from devicemanager.driver.slices import (
+    Changes,
     comparable,
     lost_fields,
     plan,
     pools_of,
     specs,
     tainted,
+    without_taint,
 )
 
 DRIVER, NODE = "gpu.vendor.com", "node-1"
@@ -104,6 +106,14 @@ def test_unchanged_slices_are_not_written():
     specs_ = wanted("a", "b")
     existing = [stored(each, name, 4, 2) for each, name in zip(specs_, "xy", strict=True)]
     assert not plan({"p": specs_}, existing)
+
+
+def test_changes_of_any_kind_are_changes():
+    slice_ = stored(*wanted("a"), "x")
+    assert not Changes()
+    assert Changes(replaced=[slice_])
+    assert Changes(created=[(0, slice_["spec"])])
+    assert Changes(deleted=[slice_])
 
 
 def test_time_of_a_taint_is_ignored():
@@ -225,3 +235,25 @@ def test_device_with_the_maximum_number_of_taints_gets_no_other():
     pool = tainted("d.com", "p", Pool([full, "other"]), {("p", "full"), ("p", "other")})
     assert [len(device.taints) for device in pool.devices] == [16, 1]
     assert tainted("d.com", "q", Pool(["other"]), {("p", "other")}) == Pool(["other"])
+
+
+def test_only_the_taint_of_unhealthy_devices_is_removed():
+    own = Taint(key="own")
+    pool = tainted("d.com", "p", Pool([Device("a", taints=[own]), "b"]), {("p", "a"), ("p", "b")})
+    [spec] = specs("d.com", NODE, "p", pool)
+    [plain] = specs("d.com", NODE, "p", Pool([Device("a", taints=[own]), "b"]))
+    assert [len(each["taints"]) for each in spec["devices"]] == [2, 1]
+    taint = {"key": "d.com/unhealthy", "value": "true", "effect": "NoSchedule"}
+    assert [each["taints"][-1] for each in spec["devices"]] == [taint] * 2
+    assert without_taint("d.com", spec) == plain
+    assert without_taint("other.com", spec) == spec
+    counters = {"sharedCounters": []}
+    assert without_taint("d.com", counters) == counters
+
+
+def test_lost_fields_of_other_types():
+    assert lost_fields({"a": {"b": 1}}, {"a": 1}) == ["spec.a"]
+    assert lost_fields({"a": 1, "b": [1]}, {"b": [1, 2]}) == ["spec.a"]
+    assert lost_fields({"b": [1]}, {"b": []}) == ["spec.b"]
+    assert lost_fields({"b": []}, {"b": None}) == []
+    assert lost_fields({"b": [{"c": 1}, {"c": 2}]}, {"b": [{}, {"c": 2}]}) == ["spec.b[0].c"]

@@ -6,13 +6,16 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import pytest
 
+import checkpoint
+from devicemanager.client.errors import ApiError, Conflict
 from devicemanager.cluster.cluster import Cluster
 from devicemanager.cluster.node_specs import NodeSpecs
+from devicemanager.cluster.options import NodeOptions
 from devicemanager.fleet import (
     Candidate,
     Fleet,
@@ -26,16 +29,20 @@ from devicemanager.fleet import (
     report,
     usage,
 )
-from devicemanager.fleet.fitting import quota
+from devicemanager.fleet.fitting import NodeFit, quota, reasons
 from devicemanager.fleet.joining import FleetSpecs, create_objects
 from devicemanager.fleet.parallel import in_processes
+from devicemanager.fleet.rehearsals import NodeRehearsal
 from devicemanager.fleet.snapshots import snapshot_of
 from devicemanager.rehearsal import Configure, Reboot, WithoutPlugin
 from devicemanager.snapshot import KubeletConfig, archive, read_snapshot
-from devicemanager.snapshot.model import Part, SnapshotError
+from devicemanager.snapshot.model import LoggedPod, Part, PodDirectories, SnapshotError
 from devicemanager.testing import pod_manifest
 from tests.fleet.made_up import EVERYTHING, GPU, QUOTA, TEMPLATE, claim, counters, node, pod, slice_
 from tests.snapshot.made_up import WHOLE, entry, saved
+
+if TYPE_CHECKING:
+    from devicemanager.client.api import ApiClient
 
 
 def load_all(server: Any) -> None:
@@ -182,6 +189,126 @@ def test_only_named_fields_are_kept(value: Any, expected: Any) -> None:
     assert fields.kept(value, known) == expected
 
 
+REQUIREMENT = {"key": "zone", "operator": "In", "values": ["a"]}
+RESOURCES = {
+    "limits": {GPU: "1"},
+    "requests": {"cpu": 1},
+    "claims": [{"name": "gpu", "request": "half"}],
+}
+CONTAINER = {"name": "main", "image": "i", "restartPolicy": "Always", "resources": RESOURCES}
+CLAIM = {"name": "gpu", "resourceClaimName": "a", "resourceClaimTemplateName": "half"}
+IDENTITY = {"name": "a", "namespace": "ml", "uid": "u", "creationTimestamp": "2026-01-31T12:00:00Z"}
+DEVICES = {"requests": [{"name": "gpu"}], "constraints": [{"requests": ["gpu"]}]}
+ALLOCATION = {
+    "devices": {"results": [{"request": "gpu"}]},
+    "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [REQUIREMENT]}]},
+}
+COMPLETE: dict[str, dict[str, Any]] = {
+    "nodes": {
+        "metadata": {**IDENTITY, "labels": {"zone": "a"}},
+        "spec": {
+            "taints": [{"key": GPU, "value": "a", "effect": "NoSchedule"}],
+            "unschedulable": True,
+        },
+        "status": {
+            "capacity": {"cpu": "4"},
+            "allocatable": {"cpu": "4"},
+            "declaredFeatures": ["RestartAllContainersOnContainerExits"],
+            "conditions": [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}],
+            "nodeInfo": {"kubeletVersion": "v1.36.1"},
+        },
+    },
+    "pods": {
+        "metadata": IDENTITY,
+        "spec": {
+            "nodeName": "node-a",
+            "restartPolicy": "Never",
+            "overhead": {"cpu": "1"},
+            "resources": RESOURCES,
+            "nodeSelector": {"zone": "a"},
+            "tolerations": [
+                {
+                    "key": GPU,
+                    "operator": "Equal",
+                    "value": "a",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 5,
+                }
+            ],
+            "resourceClaims": [CLAIM],
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [REQUIREMENT], "matchFields": [REQUIREMENT]}
+                        ]
+                    },
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}],
+                }
+            },
+            "containers": [CONTAINER],
+            "initContainers": [CONTAINER],
+        },
+        "status": {
+            "phase": "Failed",
+            "reason": "UnexpectedAdmissionError",
+            "message": "m",
+            "resourceClaimStatuses": [CLAIM],
+            "extendedResourceClaimStatus": {
+                "resourceClaimName": "a",
+                "requestMappings": [
+                    {"containerName": "main", "resourceName": GPU, "requestName": "gpu"}
+                ],
+            },
+        },
+    },
+    "resourcequotas": {
+        "metadata": IDENTITY,
+        "spec": {"hard": {"pods": "1"}, "scopes": ["BestEffort"], "scopeSelector": {"a": []}},
+        "status": {"used": {"pods": "1"}},
+    },
+    "resourceslices": {"metadata": IDENTITY, "spec": slice_("node-a")["spec"]},
+    "deviceclasses": {
+        "metadata": IDENTITY,
+        "spec": {"selectors": [{"cel": {"expression": "true"}}], "extendedResourceName": GPU},
+    },
+    "resourceclaims": {
+        "metadata": IDENTITY,
+        "spec": {"devices": DEVICES},
+        "status": {"allocation": ALLOCATION, "reservedFor": [{"name": "train"}]},
+    },
+    "resourceclaimtemplates": {"metadata": IDENTITY, "spec": {"spec": {"devices": DEVICES}}},
+}
+"""An object of each kind with all fields that results depend on."""
+
+
+@pytest.mark.parametrize("plural", fields.KINDS)
+def test_fields_that_results_depend_on_are_kept(plural: str) -> None:
+    value = COMPLETE[plural]
+    assert fields.problem(value, fields.KINDS[plural]) == ""
+    assert fields.kept(value, fields.KINDS[plural]) == value
+
+
+@pytest.mark.parametrize(
+    ("plural", "value", "text"),
+    [
+        ("nodes", {"metadata": {"uid": 1}}, "metadata.uid: expected a string"),
+        ("nodes", {"spec": {"unschedulable": 1}}, "spec.unschedulable: expected true or false"),
+        ("nodes", {"spec": {"taints": {}}}, "spec.taints: expected a list"),
+        ("nodes", {"status": []}, "status: expected an object"),
+        ("nodes", {"status": {"capacity": []}}, "status.capacity: expected an object with quan"),
+        ("nodes", {"metadata": {"labels": 1}}, "metadata.labels: expected an object with strings"),
+        (
+            "pods",
+            {"spec": {"tolerations": [{}, {"tolerationSeconds": "5"}]}},
+            "spec.tolerations[1].tolerationSeconds: expected a number",
+        ),
+    ],
+)
+def test_first_field_of_a_wrong_type_is_named(plural: str, value: Any, text: str) -> None:
+    assert fields.problem(value, fields.KINDS[plural]).startswith(text)
+
+
 def test_other_data_is_not_a_fleet() -> None:
     with pytest.raises(SnapshotError, match="f: not a fleet"):
         read_fleet(b"x", "f")
@@ -266,8 +393,8 @@ def test_node_that_is_not_ready_is_an_error(condition: dict[str, str], text: str
     one = node("node-a", 2)
     one["status"]["conditions"] = [condition]
     (found,) = usage(made(one))
-    expected = [] if text is None else [f"the node is not ready: {text}"]
-    assert [each.text for each in found.findings] == expected
+    expected = [] if text is None else [("not-ready", f"the node is not ready: {text}")]
+    assert [(each.kind, each.text) for each in found.findings] == expected
 
 
 def test_problems_of_a_node_have_numbers() -> None:
@@ -285,12 +412,12 @@ def test_problems_of_a_node_have_numbers() -> None:
         unknown,
     )
     (found,) = usage(made(one, pods=pods))
-    assert sorted((each.severity.value, each.text) for each in found.findings) == [
-        ("error", "pods request 2 devices of vendor.com/gpu; healthy: 1"),
-        ("error", "pods request 3 devices of vendor.com/nic; healthy: 0"),
-        ("error", "the kubelet rejected 1 pod: TopologyAffinityError"),
-        ("error", "the kubelet rejected 2 pods: UnexpectedAdmissionError"),
-        ("warning", "unhealthy devices of vendor.com/gpu: 1 of 2"),
+    assert sorted((each.severity.value, each.kind, each.text) for each in found.findings) == [
+        ("error", "devices-missing", "pods request 2 devices of vendor.com/gpu; healthy: 1"),
+        ("error", "devices-missing", "pods request 3 devices of vendor.com/nic; healthy: 0"),
+        ("error", "pods-rejected", "the kubelet rejected 1 pod: TopologyAffinityError"),
+        ("error", "pods-rejected", "the kubelet rejected 2 pods: UnexpectedAdmissionError"),
+        ("warning", "devices-unhealthy", "unhealthy devices of vendor.com/gpu: 1 of 2"),
     ]
     assert found.findings[-1].severity.value == "warning"
     # No device is free, although more are allocated than are healthy.
@@ -312,8 +439,71 @@ def test_devices_that_only_the_capacity_has_are_unhealthy() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("v1.36.1-vendor.3", "1.36.1"),
+        ("1.34", "1.34"),
+        ("v1.99.0", ""),
+        ("v2.0.0", ""),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_version_of_a_kubelet_is_empty_if_it_is_unknown(text: str | None, version: str) -> None:
+    one = node("node-a", 1)
+    one["status"]["nodeInfo"] = {} if text is None else {"kubeletVersion": text}
+    (found,) = usage(made(one))
+    assert (found.name, found.version, found.has_snapshot) == ("node-a", version, False)
+    del one["status"]["nodeInfo"]
+    assert made(one).nodes[0].version is None
+
+
+def test_snapshot_made_from_objects_says_only_what_the_server_knows() -> None:
+    one = node("node-a", 3, healthy=2)
+    one["status"]["capacity"]["vendor.com/nic"] = "2"
+    running = pod("train", "node-a", 1)
+    too_large = pod("large", "node-a", 5)
+    (only,) = made(one, pods=(running, too_large, pod("web", "node-a"))).nodes
+    snapshot = snapshot_of(only)
+    assert (snapshot.taken, snapshot.tool, snapshot.node, snapshot.root) == ("", "", "node-a", "")
+    assert [each.source for each in snapshot.parts] == [
+        "the checkpoint",
+        "the kubelet's configuration",
+    ]
+    assert all(each.problem for each in snapshot.parts)
+    assert snapshot.directories == PodDirectories(
+        ("u-train",), (LoggedPod("ml", "train", "u-train"),)
+    )
+    saved = checkpoint.loads(snapshot.checkpoint or b"")
+    registered = {str(name): len(ids) for name, ids in saved.registered_devices.items()}
+    # The server does not know any healthy device of the other resource.
+    assert registered == {GPU: 2, "vendor.com/nic": 0}
+    assert [str(each.pod_uid) for each in saved.entries or ()] == ["u-train"]
+
+
+@pytest.mark.parametrize("field", ["capacity", "allocatable"])
+def test_invalid_amount_of_a_node_names_the_node(field: str) -> None:
+    one = node("node-a", 1)
+    one["status"][field][GPU] = "many"
+    with pytest.raises(FleetError, match=r"^node-a: quantities must match"):
+        list(usage(made(one)))
+
+
+def test_invalid_pod_is_an_error() -> None:
+    broken = pod("train", "node-a", 1)
+    broken["spec"]["containers"][0]["resources"]["limits"][GPU] = "many"
+    with pytest.raises(FleetError, match="many"):
+        list(usage(made(node("node-a", 1), pods=(broken,))))
+
+
+@pytest.mark.parametrize(
     ("count", "names"),
-    [(1, "node-0"), (3, "node-0, node-1, node-2"), (5, "node-0, node-1, node-2 and 2 more")],
+    [
+        (1, "node-0"),
+        (3, "node-0, node-1, node-2"),
+        (4, "node-0, node-1, node-2 and 1 more"),
+        (5, "node-0, node-1, node-2 and 2 more"),
+    ],
 )
 def test_at_most_three_nodes_are_named(count: int, names: str) -> None:
     policy = {"topologyManagerPolicy": "single-numa-node"}
@@ -457,8 +647,102 @@ def test_each_resource_of_a_quota_limits_copies(
 def test_missing_amounts_scopes_and_invalid_amounts_of_a_quota() -> None:
     assert limits_of({"pods": "3"}, {}) == [3]
     assert limits_of({"pods": "3"}, {}, scopes=["BestEffort"]) == []
+    assert limits_of({"cpu": "1", "pods": "3"}, {}) == [2, 3]
     with pytest.raises(FleetError, match=r"^invalid quantity 'many' in a ResourceQuota: "):
         limits_of({"pods": "many"}, {})
+
+
+def test_quotas_of_other_namespaces_and_with_scopes_do_not_end_the_search() -> None:
+    def named(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
+        return {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"hard": {"pods": "3"}, **spec},
+            "status": {},
+        }
+
+    quotas = (
+        named("other", "web"),
+        named("scoped", "ml", scopes=["BestEffort"]),
+        named("selected", "ml", scopeSelector={"matchExpressions": []}),
+        {**named("empty", "ml"), "spec": {}},
+        named("last", "ml"),
+    )
+    fleet = attrs.evolve(made(), objects={"resourcequotas": quotas})
+    candidate = Candidate.of(fleet, pod_manifest("new", namespace="ml"))
+    assert list(quota(fleet, candidate)) == [("last", "pods", 3)]
+
+
+def test_most_frequent_reason_is_first() -> None:
+    found = [("a", 0, "few"), ("b", 0, "many"), ("c", 0, "many"), ("d", 1, "full"), ("e", 2, "")]
+    counts = reasons([NodeFit(*each) for each in found])
+    assert list(counts.items()) == [("many", 2), ("few", 1)]
+
+
+@pytest.mark.parametrize(("replicas", "pods"), [(2, 2), (3, 3), (9, 4)])
+def test_data_of_a_fit_has_all_nodes(replicas: int, pods: int) -> None:
+    found = [NodeFit("a", 3, ""), NodeFit("b", 1, "full")]
+    assert report.fit_data(found, replicas) == {
+        "replicas": replicas,
+        "pods": pods,
+        "nodes": [
+            {"node": "a", "pods": 3, "reason": ""},
+            {"node": "b", "pods": 1, "reason": "full"},
+        ],
+    }
+
+
+def test_data_of_a_rehearsal_has_the_problem_of_a_node(fleet: Fleet) -> None:
+    done = next(iter(rehearse_fleet(fleet, [Reboot()])))
+    assert done.result is not None
+    data = report.rehearsal_data([NodeRehearsal("node-x", None, "no"), done])
+    assert data["loses_pods"] is done.loses_pods is True
+    first, second = data["nodes"]
+    assert first == {"node": "node-x", "problem": "no"}
+    assert (second["node"], second["problem"]) == ("node-a", None)
+    assert report.rehearsal_data([NodeRehearsal("x", None, "no")])["loses_pods"] is False
+
+
+UNUSABLE = [
+    ({"unschedulable": True}, {}, "the node is unschedulable"),
+    (
+        {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+        {},
+        "the pod does not tolerate a taint of the node",
+    ),
+    ({}, {"nodeSelector": {"zone": "b"}}, "the node does not match the pod's node selector"),
+    (
+        {},
+        {
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {
+                                "matchExpressions": [
+                                    {"key": "zone", "operator": "In", "values": ["b"]}
+                                ]
+                            }
+                        ]
+                    }
+                }
+            }
+        },
+        "the node does not match the pod's required node affinity",
+    ),
+    ({"unschedulable": False}, {"nodeSelector": {"zone": "a"}}, ""),
+    ({}, {"affinity": {"nodeAffinity": {}}}, ""),
+]
+
+
+@pytest.mark.parametrize(("spec", "changes", "reason"), UNUSABLE)
+def test_reason_why_the_scheduler_skips_a_node(
+    spec: dict[str, Any], changes: dict[str, Any], reason: str
+) -> None:
+    fleet = made(node("node-a", 1, **spec))
+    manifest = pod_manifest("new", {GPU: 1})
+    manifest["spec"] |= changes
+    (found,) = fit(fleet, Candidate.of(fleet, manifest), 1)
+    assert (found.pods, found.reason) == (0 if reason else 1, reason)
 
 
 def test_claims_from_templates_are_allocated(fleet: Fleet) -> None:
@@ -537,6 +821,132 @@ def _fails(value: int) -> float:
 
 
 # -- a test cluster ----------------------------------------------------------------------
+
+
+class RecordingApi:
+    """An API client that records requests. The server rejects the paths in ``errors``."""
+
+    def __init__(self, errors: dict[str, ApiError] | None = None) -> None:
+        self.errors = errors or {}
+        self.created: list[tuple[str, dict[str, Any]]] = []
+
+    def request(self, method: str, path: str, body: dict[str, Any]) -> None:
+        assert method == "POST"
+        if error := self.errors.get(path):
+            raise error
+        self.created.append((path, body))
+
+
+def test_objects_are_created_before_the_pods_that_use_them() -> None:
+    plain, claiming = pod("plain", "node-a", 1), pod("claiming", "node-a")
+    extended = pod("extended", "node-a", extendedResourceClaimStatus={"resourceClaimName": "x"})
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
+    shared = {**slice_("node-a"), "metadata": {"name": "shared"}}
+    shared["spec"] = {**shared["spec"], "nodeName": None, "allNodes": True}
+    other = {
+        **claim("shared", "half-1", "node-a"),
+        "metadata": {"name": "shared", "namespace": "x"},
+    }
+    kinds = {
+        "nodes": (node("node-a", 1),),
+        "pods": (plain, claiming, extended, pod("done", "node-a", phase="Succeeded")),
+        "deviceclasses": tuple(each for each in EVERYTHING if each["kind"] == "DeviceClass"),
+        "resourceslices": (slice_("node-a"), shared),
+        "resourceclaimtemplates": (TEMPLATE,),
+        "resourceclaims": (claim("shared", "half-0", "node-a"), other),
+    }
+    api, warnings = RecordingApi(), list[str]()
+    objects = attrs.evolve(made(), objects=kinds)
+    assert create_objects(cast("ApiClient", api), objects, warnings.append) == 3
+    assert warnings == []
+    group = "/apis/resource.k8s.io/v1"
+    pods = "/api/v1/namespaces/ml/pods"
+    assert [path for path, _ in api.created] == [
+        "/api/v1/namespaces",
+        f"{group}/deviceclasses",
+        f"{group}/resourceslices",
+        f"{group}/namespaces/ml/resourceclaimtemplates",
+        f"{group}/namespaces/ml/resourceclaims",
+        *[pods] * 3,
+    ]
+    namespace, *resources = [body for _, body in api.created[:5]]
+    assert namespace == {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}
+    for body, kind in zip(
+        resources,
+        ("DeviceClass", "ResourceSlice", "ResourceClaimTemplate", "ResourceClaim"),
+        strict=True,
+    ):
+        assert (body["apiVersion"], body["kind"]) == ("resource.k8s.io/v1", kind)
+        assert set(body) == {"apiVersion", "kind", "metadata", "spec"}
+    assert [body["metadata"] for body in resources] == [
+        {"name": "gpu"},
+        {"name": "shared"},
+        {"name": "half", "namespace": "ml"},
+        {"name": "shared", "namespace": "ml"},
+    ]
+    assert resources[1]["spec"] == shared["spec"]
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}]
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+        }
+    }
+    # The scheduler binds pods with claims to their node; all other pods are bound already.
+    scheduled = {"affinity": affinity, "tolerations": [{"operator": "Exists"}]}
+    bodies = {body["metadata"]["name"]: body for _, body in api.created[5:]}
+    assert set(bodies) == {"plain", "claiming", "extended"}
+    for original in (plain, claiming, extended):
+        name = original["metadata"]["name"]
+        spec = {**original["spec"], "automountServiceAccountToken": False}
+        if name != "plain":
+            del spec["nodeName"]
+            spec |= scheduled
+        assert bodies[name] == {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "ml"},
+            "spec": spec,
+        }
+
+
+def test_rejected_objects_are_named_and_existing_ones_are_not() -> None:
+    path = "/api/v1/namespaces/ml/pods"
+    fleet = made(node("node-a", 1), pods=(pod("train", "node-a", 1),))
+    for error, expected in (
+        (ApiError(403, "Forbidden", "no", "POST", path), [f"POST {path}: 403 Forbidden: no"]),
+        (Conflict(409, "AlreadyExists", "exists", "POST", path), []),
+    ):
+        warnings: list[str] = []
+        api = RecordingApi({path: error})
+        assert create_objects(cast("ApiClient", api), fleet, warnings.append) == 0
+        assert warnings == expected
+
+
+def test_copy_of_a_node_has_its_labels_taints_and_amounts() -> None:
+    taints = [
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+        {"key": GPU, "effect": "NoSchedule"},
+    ]
+    bare = node("node-b", 1)
+    del bare["metadata"]["labels"]
+    fleet = made(node("node-a", 2, taints=taints), bare)
+    fleet = attrs.evolve(fleet, objects={**fleet.objects, "resourceslices": (slice_("node-a"),)})
+    options = NodeOptions(labels={"zone": "test"}, taints=({"key": "x", "effect": "NoExecute"},))
+    base = NodeSpecs.numbered("unused", 1, options=options)
+    specs = FleetSpecs.of(fleet, base, Configure())
+    first, second = (specs.options_of(index, as_nodes=False) for index in (0, 1))
+    # Labels of the command line replace those of the fleet.
+    assert (first.labels["kubernetes.io/hostname"], first.labels["zone"]) == ("node-a", "test")
+    assert [each["key"] for each in first.taints] == ["x", GPU]
+    assert {name: str(each) for name, each in first.amounts.items()} == {
+        "cpu": "4",
+        "memory": "16Gi",
+        "pods": "110",
+    }
+    assert [each.driver for each in first.drivers] == ["gpu.example.com"]
+    assert [each["key"] for each in second.taints] == ["x"]
+    assert second.drivers == ()
+    assert "kubernetes.io/hostname" not in second.labels
 
 
 def test_join_creates_the_same_nodes_with_their_pods(fleet: Fleet, tmp_path: Path) -> None:

@@ -88,6 +88,23 @@ def test_timers_of_system_clock_share_one_thread(monkeypatch):
     assert both.wait(PATIENCE), "no new thread for a timer after the last one ended"
 
 
+def test_earlier_timer_wakes_the_thread(monkeypatch):
+    clock = SystemClock()
+    waits, fired = threading.Event(), threading.Event()
+    wait = clock._changed.wait
+
+    def waiting(seconds=None):
+        waits.set()  # with the lock, so that no timer can be added before the wait
+        return wait(seconds)
+
+    monkeypatch.setattr(clock._changed, "wait", waiting)
+    cancel = clock.call_at(clock.monotonic() + 3600, waits.clear)
+    assert waits.wait(PATIENCE)
+    clock.call_at(clock.monotonic(), fired.set)
+    assert fired.wait(PATIENCE)
+    cancel()
+
+
 def test_cancel_waits_only_for_timers_own_callback():
     clock = SystemClock()
     entered, leave, inside = threading.Event(), threading.Event(), threading.Event()

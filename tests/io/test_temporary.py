@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -65,3 +66,15 @@ def test_memory_replaces_only_the_default(
     default = short_directory()
     default.rmdir()
     assert default.parent != memory
+
+
+@pytest.mark.parametrize("denied", [os.W_OK, os.X_OK])
+def test_memory_must_be_writable_and_enterable(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, denied: int
+) -> None:
+    monkeypatch.setattr(temporary, "_MEMORY", str(directory))
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & denied)
+    made = short_directory(in_memory=True)
+    made.rmdir()
+    assert made.parent == Path("/tmp")

@@ -73,6 +73,46 @@ def test_prepare_removes_only_sockets(root):
 NAMES = ["", "device-plugins", "plugins_registry", "pod-resources"]
 
 
+def test_directory_that_cannot_be_opened_is_named(root):
+    name = "x" * 300
+    with OwnedDirectory(root) as parent:
+        for above in (None, parent):
+            with pytest.raises(StartError) as error:
+                OwnedDirectory(root / name, above)
+            assert str(error.value) == f"cannot use directory {root / name}: File name too long"
+
+
+def test_file_is_created_once(root):
+    with OwnedDirectory(root) as directory:
+        directory.touch("new")
+        assert mode(root / "new") == 0o644 & ~_umask()
+        (root / "new").write_text("kept")
+        directory.touch("new")
+        assert (root / "new").read_text() == "kept"
+        (root / "link").symlink_to("elsewhere")
+        with pytest.raises(StartError) as error:
+            directory.touch("link")
+        assert str(error.value).startswith(f"cannot create {root / 'link'}: ")
+        assert not (root / "elsewhere").exists()
+
+
+def _umask():
+    found = os.umask(0)
+    os.umask(found)
+    return found
+
+
+def test_entry_that_cannot_be_removed_is_named(root):
+    (root / "directory").mkdir()
+    with OwnedDirectory(root) as directory:
+        with pytest.raises(StartError, match=rf"^cannot remove {root}/directory: "):
+            directory.remove("directory")
+        directory.remove("missing")
+        (root / "file").touch()
+        directory.remove("file")
+        assert list(directory.files()) == []
+
+
 def test_link_to_a_directory_counts_as_a_file(root):
     (root / "directory").mkdir()
     (root / "link").symlink_to("directory")

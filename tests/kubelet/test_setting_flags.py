@@ -87,6 +87,11 @@ def test_flag_sets_its_field(flag: Flag) -> None:
     assert flag.field in attrs.fields_dict(Settings)
 
 
+@pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.option)
+def test_help_is_part_of_a_sentence(flag: Flag) -> None:
+    assert flag.help[0].islower() and not flag.help.endswith(".") and "\n" not in flag.help
+
+
 def test_flag_without_a_name_has_the_name_of_its_field() -> None:
     assert Flag("grace_period", "", "", "").option == "--grace-period"
     assert Flag("grace_period", "", "", "", name="grace").option == "--grace"

@@ -166,3 +166,19 @@ def test_failing_source_is_reported_and_counted(path, kind):
     assert text == f"{path}: cannot read the node's resources: {error!r}"
     failed = {k: n for k, n in harness.counters.snapshot().items() if "errors" in k[0]}
     assert failed == ({(f"{PREFIX}_errors_{kind}", "v1"): 1} if kind else {})
+
+
+def test_unknown_method_has_the_text_of_grpc_go():
+    harness = Harness(profile=Profile(has_get=False))
+    assert harness.rejection(v1_grpc.GET) == (
+        "UNIMPLEMENTED",
+        "unknown method Get for service v1.PodResourcesLister",
+    )
+    # The call is not counted and not checked.
+    assert harness.rejection(v1_grpc.GET, b"\xff")[0] == "UNIMPLEMENTED"
+
+
+def test_disabled_get_allocatable_has_the_text_of_the_profile():
+    harness = Harness(profile=Profile(get_allocatable_disabled="it is off"))
+    assert harness.rejection(v1_grpc.GET_ALLOCATABLE_RESOURCES) == ("UNKNOWN", "it is off")
+    assert harness.errors == []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 
+from devicemanager.core.dra.errors import ClaimFetchError
 from devicemanager.rehearsal import (
     Configure,
     Drain,
@@ -149,3 +151,23 @@ def test_claims_of_pods_that_are_gone_hold_nothing() -> None:
 def test_devices_of_prepared_claims_are_known_by_driver() -> None:
     held = SnapshotNode.of(Node(node("a", "b"))).claims
     assert HeldClaims(held).drivers == {DRIVER: {"gpu-a", "gpu-b"}}
+
+
+def test_claims_have_the_form_of_the_api_server() -> None:
+    unprepared, shared = claim("u", "u-a"), claim("s", "u-b", "u-a", device="gpu-0")
+    held = HeldClaims((unprepared, shared))
+    # Two pods can have the same device, because the file does not show whether they may.
+    result = {"driver": DRIVER, "adminAccess": True, "skipNodeOperations": []}
+    for name, place, pods in (
+        ("u", {"pool": "", "device": ""}, ["u-a"]),
+        ("s", {"pool": "worker-1", "device": "gpu-0"}, ["u-a", "u-b"]),
+    ):
+        assert held.fetch("ml", name) == {
+            "metadata": {"namespace": "ml", "name": name, "uid": f"uid-{name}"},
+            "status": {
+                "allocation": {"devices": {"results": [{**result, **place}]}},
+                "reservedFor": [{"resource": "pods", "uid": uid} for uid in pods],
+            },
+        }
+    with pytest.raises(ClaimFetchError, match="not found"):
+        held.fetch("other", "s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import attrs
@@ -10,6 +11,7 @@ import pytest
 
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
+from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.providers.memory import MemoryProvider
 from devicemanager.core.topology import NumaTopology
 from devicemanager.rehearsal import (
@@ -28,8 +30,10 @@ from devicemanager.rehearsal import (
 )
 from devicemanager.rehearsal.held_pods import held_pods
 from devicemanager.rehearsal.orders import is_complete, orders
+from devicemanager.rehearsal.result import Outcome, PodResult, Statement
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
-from devicemanager.rehearsal.steps import Step
+from devicemanager.rehearsal.steps import Step, with_starts
+from devicemanager.rehearsal.titles import title
 from devicemanager.snapshot import Snapshot, layout
 from devicemanager.snapshot.model import KubeletConfig, PodDirectories
 from devicemanager.snapshot.node import Node
@@ -417,6 +421,359 @@ def test_json_has_all_outcomes() -> None:
         "stays": 3,
         "rejected": 3,
     }
+
+
+STAYS = Outcome(Fate.STAYS, devices={GPU: ("g0", "g1")})
+LOST = Outcome(Fate.REJECTED, "Reason", "message")
+BARE = Outcome(Fate.STAYS, missing=(GPU,))
+
+
+def outcomes(*each: Outcome, uid: str = "u-a", **fields: Any) -> PodResult:
+    """A pod with these outcomes, each in one order."""
+    held: dict[str, Any] = {"before": {GPU: ("g0", "g1")}, **fields}
+    return PodResult(uid, f"ml/{uid}", outcomes=Counter(each), **held)
+
+
+def result_of(*pods: PodResult, **fields: Any) -> Rehearsal:
+    orders_ = max([sum(each.outcomes.values()) for each in pods], default=1)
+    values: dict[str, Any] = {
+        "node": "worker-1",
+        "steps": ("reboot the node",),
+        "orders": orders_,
+        "bad_orders": 0,
+        "all_orders": True,
+        "kubelet_starts": True,
+        "statements": (),
+        "assumptions": ("a", "b"),
+        **fields,
+    }
+    return Rehearsal(pods=pods, **values)
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (result_of(outcomes(STAYS)), "1 pod, none would be lost"),
+        (result_of(outcomes(LOST)), "1 of 1 pod would be lost"),
+        (
+            result_of(outcomes(LOST), outcomes(BARE), bad_orders=1),
+            "1 of 2 pods would be lost, and 1 more would be without their devices",
+        ),
+        (
+            result_of(outcomes(BARE), bad_orders=1),
+            "1 pod, none would be lost, but 1 would be without their devices",
+        ),
+        (
+            result_of(outcomes(STAYS, LOST), outcomes(LOST, LOST), bad_orders=2),
+            "2 of 2 pods can be lost; pods that are lost in every order: 1; orders that lose pods "
+            "or devices: 2 of 2 possible",
+        ),
+        (
+            result_of(outcomes(STAYS, LOST), outcomes(BARE, STAYS), bad_orders=1, all_orders=False),
+            "1 of 2 pods can be lost, and 1 more can be without their devices; pods that are lost "
+            "in every order: 0; orders that lose pods or devices: 1 of 2 sampled",
+        ),
+        # A pod that can be lost is not also counted as without devices.
+        (
+            result_of(outcomes(BARE, LOST), bad_orders=2),
+            "1 of 1 pod can be lost; pods that are lost in every order: 0; orders that lose pods "
+            "or devices: 2 of 2 possible",
+        ),
+        (result_of(outcomes(STAYS, STAYS)), "1 pod, none would be lost"),
+        (
+            result_of(outcomes(LOST), kubelet_starts=False, bad_orders=1),
+            "the kubelet does not start: 1 pod would be lost",
+        ),
+    ],
+)
+def test_summary_names_what_is_lost(result: Rehearsal, text: str) -> None:
+    assert report.summary(result) == text
+
+
+@pytest.mark.parametrize(
+    ("pod_", "row"),
+    [
+        (outcomes(STAYS), ("stays", f"{GPU}: g0,g1")),
+        (outcomes(LOST), ("rejected: Reason: message", f"{GPU}: g0,g1")),
+        (outcomes(BARE), ("stays", f"{GPU}: g0,g1 -> none")),
+        (outcomes(Outcome(Fate.DRAINED)), ("drained", f"{GPU}: g0,g1")),
+        (
+            outcomes(Outcome(Fate.STAYS, devices={GPU: ("g2",), NIC: ("n0",)})),
+            ("stays", f"{GPU}: g0,g1 -> {GPU}: g2; {NIC}: n0"),
+        ),
+        (
+            outcomes(Outcome(Fate.ADMITTED, devices={GPU: ("g2",)}), before={}),
+            ("admitted", f"{GPU}: g2"),
+        ),
+        (outcomes(Outcome(Fate.STAYS), before={}, claims={"d": ("p/x",)}), ("stays", "d: p/x")),
+        (outcomes(STAYS, claims={"d": ("p/x",)}), ("stays", f"{GPU}: g0,g1; d: p/x")),
+        (outcomes(Outcome(Fate.STAYS), before={}), ("stays", "-")),
+    ],
+)
+def test_row_of_an_outcome_has_the_devices_before_and_after(
+    pod_: PodResult, row: tuple[str, str]
+) -> None:
+    assert list(report.rows(result_of(pod_))) == [("ml/u-a", *row, "1 of 1")]
+
+
+def test_markdown_and_json_have_all_parts() -> None:
+    moved = Outcome(Fate.STAYS, devices={GPU: ("g2",)}, missing=(NIC,))
+    result = result_of(
+        outcomes(Outcome(Fate.DRAINED), claims={"d": ("p/x",)}),
+        outcomes(moved, uid="u-b", before={GPU: ("g3",)}),
+        outcomes(Outcome(Fate.ADMITTED, devices={GPU: ("g1",)}), uid="u-c", before={}),
+        steps=("drain the node", "reboot the node"),
+        statements=(Statement("text", "basis", "advice"),),
+        bad_orders=1,
+    )
+    table = [f"| {' | '.join((*row, ''))}".rstrip() for row in report.rows(result)]
+    assert list(report.markdown(result)) == [
+        "## Rehearsal for node worker-1",
+        "",
+        "1. drain the node",
+        "2. reboot the node",
+        "",
+        f"**Result:** {report.summary(result)}.",
+        "",
+        "| POD | OUTCOME | DEVICES | ORDERS |",
+        "| --- | --- | --- | --- |",
+        *table,
+        "",
+        "**What to do first**",
+        "",
+        "- text (basis): advice",
+        "",
+        "**Assumptions**",
+        "",
+        "- a",
+        "- b",
+    ]
+    assert "**What to do first**" not in list(report.markdown(result_of(outcomes(STAYS))))
+    data = report.as_data(result)
+    assert data["moved_devices"] == [
+        {"resource": GPU, "device": "g1", "from": "ml/u-a", "to": "ml/u-c"}
+    ]
+    assert data["statements"] == [{"text": "text", "basis": "basis", "advice": "advice"}]
+    assert data["pods"][:2] == [
+        {
+            "uid": "u-a",
+            "name": "ml/u-a",
+            "devices": {GPU: ["g0", "g1"]},
+            "claims": [{"driver": "d", "devices": ["p/x"]}],
+            "outcomes": [
+                {
+                    "outcome": "drained",
+                    "reason": "",
+                    "message": "",
+                    "devices": {},
+                    "missing": [],
+                    "orders": 1,
+                }
+            ],
+        },
+        {
+            "uid": "u-b",
+            "name": "ml/u-b",
+            "devices": {GPU: ["g3"]},
+            "claims": [],
+            "outcomes": [
+                {
+                    "outcome": "stays",
+                    "reason": "",
+                    "message": "",
+                    "devices": {GPU: ["g2"]},
+                    "missing": [NIC],
+                    "orders": 1,
+                }
+            ],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (Restart(), "restart the kubelet"),
+        (Reboot(), "reboot the node"),
+        (Drain(), "drain the node"),
+        (WithoutPlugin(GPU), f"stop the plugin of {GPU}"),
+        (SetDevices(GPU, 2), f"set the devices of {GPU} to 2"),
+        (SetDevices(GPU, "2@0"), f"set the devices of {GPU} to 2@0"),
+        (Admit(new_pod(1)), "admit pod ml/new"),
+        (
+            Configure("1.34", "restricted", "pod", {"max-allowable-numa-nodes": "9"}),
+            "configure the kubelet: version 1.34, policy restricted, scope pod, "
+            "max-allowable-numa-nodes 9",
+        ),
+        (Configure(scope="pod"), "configure the kubelet: scope pod"),
+    ],
+)
+def test_each_step_has_a_title(step: Step, text: str) -> None:
+    assert title(step) == text
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([], []),
+        ([Drain()], [Drain()]),
+        ([Configure("1.34")], [Configure("1.34"), Restart()]),
+        ([Configure("1.34"), Drain()], [Configure("1.34"), Restart(), Drain()]),
+        ([Configure("1.34"), Reboot()], [Configure("1.34"), Reboot()]),
+        ([Restart(), Configure("1.34")], [Restart(), Configure("1.34"), Restart()]),
+        (
+            [Configure("1.34"), Restart(), Configure("1.35"), Drain()],
+            [Configure("1.34"), Restart(), Configure("1.35"), Restart(), Drain()],
+        ),
+    ],
+)
+def test_start_is_added_directly_after_the_last_change(
+    steps: list[Step], expected: list[Step]
+) -> None:
+    assert list(with_starts(steps)) == expected
+
+
+def test_later_change_replaces_only_what_it_names() -> None:
+    first = Configure("1.34", "restricted", "pod", {"a": "1", "b": "2"})
+    assert first.then(Configure()) == first
+    later = Configure("1.35", "none", "container", {"b": "3"})
+    assert first.then(later) == attrs.evolve(later, options={"a": "1", "b": "3"})
+    assert Configure().then(first) == first
+
+
+@pytest.mark.parametrize(
+    ("fate", "missing", "is_lost", "is_bad"),
+    [
+        (Fate.STAYS, (), False, False),
+        (Fate.ADMITTED, (), False, False),
+        (Fate.DRAINED, (), False, False),
+        (Fate.REJECTED, (), True, True),
+        (Fate.WAITS, (), True, True),
+        (Fate.STAYS, (GPU,), False, True),
+    ],
+)
+def test_pod_is_bad_if_it_is_lost_or_lacks_devices(
+    fate: Fate, missing: tuple[str, ...], is_lost: bool, is_bad: bool
+) -> None:
+    outcome = Outcome(fate, missing=missing)
+    assert (outcome.is_lost, outcome.is_bad) == (is_lost, is_bad)
+    assert result_of(outcomes(outcome)).loses_pods is is_bad
+    assert result_of(outcomes(outcome), kubelet_starts=False).loses_pods
+
+
+DRAIN = "drain the node first, or delete the pod and let its controller create it elsewhere"
+WAIT = (
+    f"start the plugin of {GPU} before the kubelet admits pods, or drain the node first; a "
+    "rejected pod stays Failed (k/k#125579)"
+)
+
+
+@pytest.mark.parametrize(
+    ("steps", "advice"),
+    [
+        ([WithoutPlugin(GPU), Reboot()], DRAIN),
+        ([Reboot()], WAIT),
+        ([SetDevices(GPU, 2), Restart()], DRAIN),
+        ([SetDevices(GPU, 2), Configure("1.33"), Restart()], DRAIN),
+        (
+            [Admit(new_pod(2))],
+            "free what the pod needs first, or run the pod on another node",
+        ),
+        (
+            [Admit(new_pod(1, NIC))],
+            f"start the plugin of {NIC} on the node first, or correct the resource's name",
+        ),
+        (
+            [Configure(options={"max-allowable-numa-nodes": "x"})],
+            "keep the present configuration, or use a value that this version accepts",
+        ),
+    ],
+)
+def test_advice_fits_the_cause(steps: list[Step], advice: str) -> None:
+    assert {each.advice for each in rehearse(WHOLE, steps).statements} == {advice}
+
+
+def test_advice_about_a_damaged_checkpoint_is_not_about_plugins() -> None:
+    result = rehearse(attrs.evolve(WHOLE, checkpoint=b"{"), [Restart()])
+    assert {each.advice for each in result.statements[1:]} == {
+        "let the kubelet write its checkpoint first, or repair it"
+    }
+    steps = [Restart(), Admit(new_pod(1, NIC))]
+    result = rehearse(attrs.evolve(WHOLE, checkpoint=b"{"), steps)
+    advice = {each.text.split()[1]: each.advice for each in result.statements[1:]}
+    assert advice["ml/train"] == "let the kubelet write its checkpoint first, or repair it"
+    assert advice["ml/new"].startswith(f"start the plugin of {NIC} on the node first")
+
+
+def with_static_cpus() -> SnapshotNode:
+    cpus = cpu_state(
+        "static",
+        "0,4-7",
+        entries={"u-train": {"main": "1-2"}, "u-cpus": {"main": "3"}},
+        checksum=0,
+    )
+    config = KubeletConfig("c", {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"})
+    return SnapshotNode.of(Node(attrs.evolve(WHOLE, cpu_state=cpus, config=config)))
+
+
+def test_cpus_of_pods_that_are_left_out_are_free() -> None:
+    def used(node: SnapshotNode) -> tuple[set[str], int]:
+        _, (cpus,) = node.machine(node.inventory()) or (None, ())
+        assert isinstance(cpus, CpuProvider)
+        exclusive = {
+            uid for uid in ("u-train", "u-cpus") if cpus.pod_allocated(PodUid(uid)).cpu_ids
+        }
+        return exclusive, cpus.free_cpus.bit_count()
+
+    node = with_static_cpus()
+    assert used(node) == ({"u-train", "u-cpus"}, 4)
+    assert used(node.changed([], ["ml/train"])) == ({"u-cpus"}, 6)
+    assert used(node.changed([], ["u-cpus"])) == ({"u-train"}, 5)
+    assert set(node.changed([], ["u-cpus"]).exclusive_cpus) == {"u-train"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ml/trian", "unknown pod ml/trian: did you mean ml/train?"),
+        ("x", "unknown pod x: use one of ml/infer, ml/train, u-cpus"),
+        ("", "unknown pod : use one of ml/infer, ml/train, u-cpus"),
+    ],
+)
+def test_unknown_pod_is_an_error_with_a_hint(name: str, text: str) -> None:
+    node = with_static_cpus()
+    with pytest.raises(RehearsalError) as raised:
+        node.changed([], [name])
+    assert str(raised.value) == text
+
+
+def test_unknown_pod_on_an_empty_node_has_another_hint() -> None:
+    empty = SnapshotNode.of(Node(attrs.evolve(WHOLE, checkpoint=saved(), pods=())))
+    with pytest.raises(RehearsalError, match=r"^unknown pod x: no pod has devices$"):
+        empty.changed([], ["x"])
+
+
+@pytest.mark.parametrize("name", ["train", "ml/train", "u-train"])
+def test_pod_is_left_out_by_name_or_uid(name: str) -> None:
+    node = SnapshotNode.of(Node(WHOLE)).changed([], [name])
+    assert [each.pod_uid for each in node.saved.entries or ()] == ["u-infer"]
+    assert node.dropped == {"u-train"}
+
+
+def test_changes_of_the_topology_manager_are_kept() -> None:
+    node = SnapshotNode.of(Node(WHOLE))
+    changes = [("policy", "none"), ("scope", "pod"), ("a", "1"), ("b", "2")]
+    aligned = node.changed(changes, []).aligned
+    assert (aligned.policy, aligned.scope) == ("none", "pod")
+    assert aligned.options == {**node.aligned.options, "a": "1", "b": "2"}
+
+
+def test_pods_that_only_pod_resources_shows_have_their_name() -> None:
+    listed = (pod("other", "g3"), *(WHOLE.pods or ()))
+    node = SnapshotNode.of(Node(attrs.evolve(WHOLE, checkpoint=None, pods=listed)))
+    assert [each.name for each in held_pods(node)] == ["ml/infer", "ml/other", "ml/train"]
+    assert {each.name: each.pod.uid for each in held_pods(node)}["ml/other"] == "ml/other"
+    assert node.names["ml/other"] == "ml/other"
 
 
 def test_markdown_escapes_names() -> None:

@@ -10,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from io import RawIOBase
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,8 @@ import pytest
 
 from devicemanager.core.runoptions import NetworkInterface, PciDevice, RunOptions
 from devicemanager.kubelet.container_runs import bundle_of
-from devicemanager.plugin.processes.namespace import enter_container
-from devicemanager.sandbox import Bundle, SandboxError, backends, bundle, run
+from devicemanager.plugin.processes.namespace import NamespaceError, enter_container
+from devicemanager.sandbox import Bundle, SandboxError, backends, bundle, inside, run
 from devicemanager.sandbox.inside import _add_processes
 from devicemanager.sandbox.terminal import add_to
 
@@ -229,6 +231,183 @@ def test_runtime_creates_processes_and_a_terminal() -> None:
     ]
     assert "ro" in config["mounts"][0]["options"]
     assert {"newinstance", "ptmxmode=0666"} <= set(config["mounts"][2]["options"])
+
+
+def test_configuration_without_settings_is_complete() -> None:
+    made = bundle({"annotations": {"a": "b"}, "hooks": {}}, ["ls", "-l"], Path("/image"))
+    assert made == Bundle(
+        {
+            "ociVersion": "1.0.2",
+            "process": {
+                "terminal": False,
+                "user": {"uid": 0, "gid": 0},
+                "args": ["ls", "-l"],
+                "env": [
+                    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                    "HOME=/",
+                    "TERM=xterm",
+                ],
+                "cwd": "/",
+                "noNewPrivileges": True,
+            },
+            "root": {"path": "/image", "readonly": True},
+            "mounts": [],
+            "annotations": {"a": "b"},
+            "linux": {"namespaces": [{"type": "mount"}]},
+        }
+    )
+
+
+@pytest.fixture
+def mounted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The calls that would change mounts; none of them is made."""
+    calls: list[tuple[Any, ...]] = []
+    for name in ("mount", "set_read_only"):
+
+        def call(*args: Any, _name: str = name, **options: Any) -> None:
+            calls.append((_name, *args, *options.items()))
+
+        monkeypatch.setattr(inside, name, call)
+    return calls
+
+
+class Ended(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process does not end, and does not fork."""
+
+    def end(status: int) -> None:
+        raise Ended(status)
+
+    def fork() -> int:
+        raise AssertionError("the process must end before it forks")
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(os, "fork", fork)
+    monkeypatch.setattr(inside, "end_with_parent", lambda *_: None)
+
+
+@pytest.mark.parametrize("error", [NamespaceError("no namespaces"), OSError("no namespaces")])
+def test_without_namespaces_nothing_is_started(
+    error: Exception, ends: None, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    def enter() -> None:
+        raise error
+
+    monkeypatch.setattr(inside, "enter_container", enter)
+    with pytest.raises(Ended, match=r"^127$"):
+        inside.main("{}")
+    assert capfd.readouterr() == ("", "devicemanager: no namespaces\n")
+
+
+@pytest.mark.parametrize("backend", ["namespaces", "crun", "runc"])
+def test_nothing_is_mounted_outside_a_new_namespace(
+    backend: str,
+    ends: None,
+    mounted: list[tuple[Any, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+) -> None:
+    def stage(*_: Any) -> None:
+        raise AssertionError("the check must be before the mounts")
+
+    monkeypatch.setattr(inside, "_stage", stage)
+    with pytest.raises(Ended, match=r"^127$"):
+        inside._contain(shell("true", {}).config, backend, False)
+    text = "cannot create the container: the process is not in a new PID namespace"
+    assert capfd.readouterr() == ("", f"devicemanager: {text}\n")
+    assert mounted == []
+
+
+def test_warning_can_have_any_text(capfd: Any) -> None:
+    inside._warn("file a\udcffb")
+    assert capfd.readouterr().err == "devicemanager: file a?b\n"
+
+
+@pytest.mark.parametrize(
+    ("backend", "is_directory", "is_mount", "expected"),
+    [
+        ("runc", True, True, ("set_read_only", "/cgroups", True, ("recursive", True))),
+        ("runc", True, False, ("mount", "tmpfs", "/cgroups", "tmpfs", 0)),
+        ("runc", False, False, None),
+        ("crun", True, True, ("mount", "tmpfs", "/cgroups", "tmpfs", 0)),
+        ("crun", True, False, ("mount", "tmpfs", "/cgroups", "tmpfs", 0)),
+        ("crun", False, False, None),
+    ],
+)
+def test_runtimes_see_no_cgroups_that_they_could_change(
+    backend: str,
+    is_directory: bool,
+    is_mount: bool,
+    expected: tuple[Any, ...] | None,
+    mounted: list[tuple[Any, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Cgroups:
+        def is_dir(self) -> bool:
+            return is_directory
+
+        def is_mount(self) -> bool:
+            return is_mount
+
+        def __str__(self) -> str:
+            return "/cgroups"
+
+    monkeypatch.setattr(inside, "_CGROUPS", Cgroups())
+    inside._hide_cgroups(backend)
+    assert mounted == ([] if expected is None else [expected])
+
+
+@pytest.fixture(autouse=True)
+def _no_mounts() -> Iterator[None]:
+    """Fail a test that mounts in the host's namespace: as root, it would hide the host's files."""
+    before = Path("/proc/self/mountinfo").read_text()
+    yield
+    assert Path("/proc/self/mountinfo").read_text() == before
+
+
+def test_staged_bundle_has_the_root_and_sources_in_memory(
+    tmp_path: Path,
+    library: Path,
+    mounted: list[tuple[Any, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = tmp_path / "stage"
+    stage.mkdir()
+    root = stage / "root"
+    monkeypatch.setattr(inside, "_STAGE", stage)
+    monkeypatch.setattr(inside, "_ROOT", root)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    shown: list[Any] = []
+    monkeypatch.setattr(inside, "_show_root", lambda _, nodes: shown.append(nodes))
+    made: list[tuple[str, bool]] = []
+    monkeypatch.setattr(inside, "_make", lambda path, *, is_file: made.append((path, is_file)))
+    image = tmp_path / "image"
+    image.mkdir()
+    mounts = [
+        bind(library, "/opt/libgpu.so", "ro"),
+        {"destination": "/scratch", "type": "tmpfs", "source": "tmpfs"},
+        bind(tmp_path, "/data"),
+    ]
+    config = bundle({"mounts": mounts}, ["true"], image).config
+    inside._stage(config, ("null",))
+    assert shown == [("null",)]
+    assert json.loads((stage / "config.json").read_text()) == config
+    assert config["root"] == {"path": str(root), "readonly": True}
+    assert [each["source"] for each in config["mounts"]] == [
+        *(str(stage / "sources/0"), "tmpfs", str(stage / "sources/2"))
+    ]
+    assert made == [("/opt/libgpu.so", True), ("/scratch", False), ("/data", False)]
+    assert [each for each in mounted if str(each[1]).startswith("/proc/self/fd/") is False] == [
+        ("mount", "tmpfs", str(stage), "tmpfs", 0, b"mode=0755"),
+        ("mount", "tmpfs", str(root), "tmpfs", 0, b"mode=0755"),
+        ("set_read_only", str(root), True, ("recursive", True)),
+        ("set_read_only", str(root / "dev"), False),
+        ("set_read_only", str(root / "tmp"), False),
+    ]
 
 
 def test_a_failing_hook_is_one_line() -> None:

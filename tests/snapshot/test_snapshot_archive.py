@@ -241,6 +241,16 @@ def test_number_of_files_is_limited():
         unpack(pack(most | {"one-more": b""}, 0), "s")
 
 
+def test_size_of_each_file_is_limited(monkeypatch):
+    monkeypatch.setattr(layout, "MAX_FILE", 1000)
+    files = {layout.INDEX: b"{}", "big": bytes(1000)}
+    assert unpack(pack(files, 0), "s") == files
+    with pytest.raises(SnapshotError) as caught:
+        unpack(pack({**files, "big": bytes(1001)}, 0), "s")
+    name = f"{layout.DIRECTORY}/big"
+    assert str(caught.value) == f"s: not a snapshot: {name!r} has more than 1000 bytes"
+
+
 def test_limits_are_documented():
     text = PAGE.read_text()
     assert f"at most {layout.MAX_MEMBERS} regular files" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import shutil
 import socket
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from checkpoint import CHECKPOINT_NAME
 from devicemanager.snapshot import Places, SnapshotError, archive, collect, layout, read_snapshot
+from devicemanager.snapshot.collecting import _host_name as host_name
 from devicemanager.snapshot.kubeletconfig import alignment
 from devicemanager.snapshot.listeners import listener_of
 from devicemanager.snapshot.model import KubeletConfig, Listening, LoggedPod, Snapshot, SocketSeen
@@ -341,3 +343,20 @@ def test_public_names_differ_from_module_names() -> None:
     for name in modules:
         importlib.import_module(f"devicemanager.snapshot.{name}")
     assert not modules & set(package.__all__)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (b" node-1\n", "node-1"),
+        (b"n\xff\n", "n\ufffd"),
+        (b"x" * 1025, "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_name_of_another_machine_is_in_its_file(tmp_path, content, name):
+    (tmp_path / "etc").mkdir()
+    if content is not None:
+        (tmp_path / "etc/hostname").write_bytes(content)
+    assert host_name(tmp_path) == name
+    assert host_name(Path("/")) == platform.node()

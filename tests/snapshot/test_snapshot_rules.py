@@ -660,3 +660,18 @@ def test_names_are_those_of_pods_with_exactly_these_devices(snapshot):
         ]
         ids_of_pod = {each.device_ids[0] for each in theirs}
         assert (theirs[0].resource_name, ids_of_pod) in mine
+
+
+@pytest.mark.parametrize(
+    ("policy", "number", "options", "is_found"),
+    [
+        ("restricted", 8, {}, False),
+        ("best-effort", 9, {}, True),
+        ("none", 9, {}, False),
+        ("restricted", 9, {"max-allowable-numa-nodes": "9"}, False),
+    ],
+)
+def test_number_of_numa_nodes_matters_only_with_a_policy(policy, number, options, is_found):
+    config = configured(topologyManagerPolicy=policy, topologyManagerPolicyOptions=options)
+    snapshot = evolve(numa=nodes(number), config=config)
+    assert (Kind.TOO_MANY_NUMA_NODES in [each.kind for each in findings(snapshot)]) is is_found

@@ -130,3 +130,112 @@ def test_process_finds_the_trees_at_sys_and_dev(plugin_process, tmp_path):
     )
     assert process.wait() == 0
     assert process.output() == ["['0000:3b:00.0'] True"]
+
+
+def tree(directory):
+    """Return the files and links below a directory, by their paths."""
+    return {
+        str(path.relative_to(directory)): (
+            f"-> {path.readlink()}" if path.is_symlink() else path.read_text()
+        )
+        for path in sorted(directory.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+def test_tree_has_these_files(tmp_path):
+    """The paths, formats and links of a real /sys (Documentation/ABI in the kernel's sources)."""
+    sysfs = FakeSysfs(tmp_path / "s", TWO, cpus={0: [1], 2: [3]}, memory={0: 4096})
+    assert (sysfs.directory, sysfs.topology) == (tmp_path / "s", TWO)
+    system, cpus = "devices/system", {1: (0, 0), 3: (1, 2)}
+    expected = {
+        f"{system}/node/online": "0,2\n",
+        f"{system}/node/possible": "0,2\n",
+        f"{system}/node/node0/distance": "10 21\n",
+        f"{system}/node/node2/distance": "21 10\n",
+        f"{system}/node/node0/cpulist": "1\n",
+        f"{system}/node/node2/cpulist": "3\n",
+        f"{system}/node/node0/meminfo": "Node 0 MemTotal:       4 kB\n",
+        f"{system}/node/node2/meminfo": "Node 2 MemTotal:       1048576 kB\n",
+    }
+    expected |= {f"{system}/cpu/{name}": "1,3\n" for name in ("online", "present", "possible")}
+    for cpu, (package, node) in cpus.items():
+        expected |= {
+            f"{system}/cpu/cpu{cpu}/topology/physical_package_id": f"{package}\n",
+            f"{system}/cpu/cpu{cpu}/topology/core_id": f"{cpu}\n",
+            f"{system}/cpu/cpu{cpu}/topology/thread_siblings_list": f"{cpu}\n",
+            f"{system}/cpu/cpu{cpu}/node{node}": f"-> ../../node/node{node}",
+            f"{system}/node/node{node}/cpu{cpu}": f"-> ../../cpu/cpu{cpu}",
+        }
+    assert tree(sysfs.directory) == expected
+    bus, name = "devices/pci0000:3b", "0000:3b:00.0"
+    path = sysfs.add_pci(name, "10DE", "0x233F", numa_node=2, driver="nvidia")
+    assert path == sysfs.directory / bus / name
+    expected |= {
+        f"{bus}/{name}/vendor": "0x10de\n",
+        f"{bus}/{name}/device": "0x233f\n",
+        f"{bus}/{name}/class": "0x030200\n",
+        f"{bus}/{name}/numa_node": "2\n",
+        f"{bus}/{name}/local_cpulist": "3\n",
+        f"{bus}/{name}/uevent": f"DRIVER=nvidia\nPCI_ID=10DE:233F\nPCI_SLOT_NAME={name}\n",
+        f"{bus}/{name}/subsystem": "-> ../../../bus/pci",
+        f"{bus}/{name}/driver": "-> ../../../bus/pci/drivers/nvidia",
+        f"bus/pci/devices/{name}": f"-> ../../../{bus}/{name}",
+        f"bus/pci/drivers/nvidia/{name}": f"-> ../../../../{bus}/{name}",
+    }
+    assert tree(sysfs.directory) == expected
+    # Existing files and links are overwritten.
+    sysfs.add_pci(name, "10de", "233f", pci_class="0x020000")
+    found = tree(sysfs.directory)
+    changed = {
+        f"{bus}/{name}/class": "0x020000\n",
+        f"{bus}/{name}/numa_node": "-1\n",
+        f"{bus}/{name}/local_cpulist": "1,3\n",
+        f"{bus}/{name}/uevent": f"PCI_ID=10DE:233F\nPCI_SLOT_NAME={name}\n",
+    }
+    assert found == expected | changed
+
+
+def test_errors_name_the_nodes_and_leave_no_tree(tmp_path):
+    words = "unknown NUMA node 1: use one of 0,2"
+    for wrong in ({"cpus": {1: [0]}}, {"memory": {1: 4096}}):
+        with pytest.raises(HardwareError, match=f"^{words}$"):
+            FakeSysfs(tmp_path / "s", TWO, **wrong)
+    assert not (tmp_path / "s").exists()
+    sysfs = FakeSysfs(tmp_path / "s", TWO)
+    for node in (-1, 1, 3):
+        with pytest.raises(HardwareError) as raised:
+            sysfs.add_pci("0000:3b:00.0", "10de", "2330", numa_node=node)
+        words = f"0000:3b:00.0: unknown NUMA node {node}: use one of 0,2"
+        assert str(raised.value) == words
+    for address in ("0000:3b:00.8", "0000:3b:20.0", "0000:3B:00.0", "0:3b:00.0", "x0000:3b:00.0"):
+        with pytest.raises(HardwareError) as raised:
+            sysfs.add_pci(address, "10de", "2330")
+        assert str(raised.value) == (
+            f"invalid PCI address {address!r}: use a form such as 0000:3b:00.0"
+        )
+    for vendor, device in (("10d", "2330"), ("10de", "23300"), ("10de", "0X2330"), ("", "2330")):
+        wrong = device if vendor == "10de" else vendor
+        with pytest.raises(HardwareError) as raised:
+            sysfs.add_pci("0000:3b:00.0", vendor, device)
+        assert str(raised.value) == (
+            f"invalid vendor or device ID {wrong!r}: use four hexadecimal digits"
+        )
+    assert sysfs.add_pci("ffff:ff:1f.7", "0xFFFF", "0000").name == "ffff:ff:1f.7"
+
+
+def test_device_nodes_are_below_the_directory(tmp_path):
+    dev = FakeDev(tmp_path / "a/dev", ["x"])
+    assert dev.directory == tmp_path / "a/dev"
+    assert dev.add("y/../z").name == "z"
+    assert tree(dev.directory) == {"x": "-> /dev/null", "z": "-> /dev/null"}
+    for name in ("", ".", "..", "y/..", "../dev"):
+        with pytest.raises(HardwareError) as raised:
+            dev.add(name)
+        assert str(raised.value) == (
+            f"invalid name {name!r}: expected a path below {dev.directory}"
+        )
+    with pytest.raises(FileNotFoundError):
+        dev.remove("y")
+    FakeDev(tmp_path / "a/dev", ["x"]).remove("x")  # the directory exists
+    assert tree(dev.directory) == {"z": "-> /dev/null"}

@@ -289,7 +289,11 @@ A, B = "t.py::a", "t.py::b"
             [("new", [A, B]), ("new", [A]), ("new", [B])],
         ),
         # The mutant breaks the collection of tests.
-        (["FAILED elsewhere"], running.KILLED, [("new", [A, B])]),
+        (
+            ["FAILED elsewhere", "passed"],
+            running.KILLED,
+            [("new", [A, B]), ("old", [A, B])],
+        ),
         ([None, "passed"], running.TIMED_OUT, [("new", [A, B]), ("old", [A, B])]),
     ],
 )
@@ -299,6 +303,12 @@ def test_trial_repeats_failures_and_timeouts(answers, outcome, ran):
     assert trial.outcome([A, B], 1.0) == outcome
     assert [run[:2] for run in tree.ran] == ran
     assert tree.source == "old"
+
+
+def test_run_that_fails_without_the_mutant_is_an_error():
+    tree = ScriptedTree("FAILED elsewhere", "FAILED elsewhere")
+    with pytest.raises(CannotMeasure, match="fail even without the mutant:\nFAILED elsewhere"):
+        running.Trial(tree, "m.py", "old", "new").outcome([A], 1.0)
 
 
 def test_trial_extends_the_limit_on_a_slow_machine(monkeypatch):

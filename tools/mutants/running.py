@@ -134,15 +134,22 @@ class Trial:
             if done.returncode == 0:
                 return SURVIVED
             failed = [test for test in tests if _has_failed(test, done.stdout)]
-            if not failed or self._fails(failed, expected):
+            if not failed:
+                # The mutant prevents the run itself, for example at import.
+                self._original_takes(tests)
+                return KILLED
+            if self._fails(failed, expected):
                 return KILLED
             tests = [test for test in tests if test not in failed]
         return SURVIVED
 
     def _original_takes(self, tests: list[str]) -> float:
         began = time.monotonic()
-        if self._run(self.original, tests, PATIENCE) is None:
+        done = self._run(self.original, tests, PATIENCE)
+        if done is None:
             raise CannotMeasure(f"the tests {tests} exceed the time limit even without the mutant")
+        if done.returncode != 0:
+            raise CannotMeasure(f"the tests {tests} fail even without the mutant:\n{done.stdout}")
         return time.monotonic() - began
 
     def _fails(self, tests: list[str], expected: float) -> bool:

@@ -145,7 +145,7 @@ class _Expression:
         """
         attributes = _projected(device.attributes, self.reads)
         capacity = _projected(device.capacity, self.reads)
-        # A malformed attribute fails every expression, even one that does not read it.
+        # A malformed value fails every expression, even one that does not read it.
         fault = _first_fault(device, self._features)
         return device.driver, device.allow_multiple_allocations, attributes, capacity, fault
 
@@ -195,6 +195,7 @@ class DerivedAttribute(_Expression):
 def _first_fault(device: Device, features: Features) -> str | None:
     try:
         _attribute_values(device, features)
+        _capacity_values(device)
     except CelError as error:
         return str(error)
     return None
@@ -359,7 +360,7 @@ def device_value(device: Device, features: Features) -> Map:
     Raises CelError for an invalid attribute or capacity.
     """
     attributes = _attribute_values(device, features)
-    capacity = [(name, amounts.quantity(text)) for name, text in device.capacity.items()]
+    capacity = _capacity_values(device)
     return Map(
         [
             ("driver", device.driver),
@@ -368,6 +369,10 @@ def device_value(device: Device, features: Features) -> Map:
             ("capacity", _by_domain(capacity, device.driver)),
         ]
     )
+
+
+def _capacity_values(device: Device) -> list[tuple[str, Value]]:
+    return [(name, amounts.quantity(text)) for name, text in device.capacity.items()]
 
 
 def _attribute_values(device: Device, features: Features) -> list[tuple[str, Value]]:

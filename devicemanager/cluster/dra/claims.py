@@ -48,8 +48,10 @@ class NodeClaims:
             try:
                 self._write(claim, unhealthy)
             except (NotFound, Conflict):
-                continue  # the claim was deleted, or another claim has its name
+                continue  # the claim was deleted, or another client has changed it
             except ApiError as error:
+                if "metadata.uid: " in error.message:
+                    continue  # the claim was deleted, and another claim has its name
                 self._node.say(
                     f"cannot write status.devices of ResourceClaim {claim.namespace}/{claim.name}: "
                     f"{error}"

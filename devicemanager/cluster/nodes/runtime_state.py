@@ -10,6 +10,8 @@ import threading
 from collections.abc import Collection
 from typing import Final
 
+from devicemanager.client.protocol import JsonObject
+from devicemanager.cluster.pods.predicates import tolerates
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.status import QosClass, qos_class
@@ -19,6 +21,9 @@ __all__ = ["RuntimeState"]
 
 _SHUTTING_DOWN: Final = "node is shutting down"
 _SHUTDOWN_REJECTION: Final = "Pod was rejected as the node is shutting down."
+_MEMORY_TAINT: Final = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
+_CRITICAL: Final = 2_000_000_000
+"""Lowest priority of critical pods (``SystemCriticalPriority``)."""
 _NONE: Final[frozenset[Pressure]] = frozenset()
 
 
@@ -65,7 +70,7 @@ class RuntimeState:
         with self._lock:
             return self._pressures
 
-    def admit(self, pod: Pod) -> Rejected | None:
+    def admit(self, pod: Pod, object_: JsonObject) -> Rejected | None:
         """Return the rejection of a pod because of pressure or a shutdown; None to admit the pod.
 
         Follows ``evictionManager.Admit`` (pkg/kubelet/eviction) and the shutdown manager's
@@ -73,9 +78,12 @@ class RuntimeState:
         """
         present = self.pressures
         pressures = [str(each) for each in Pressure if each in present]
-        if pressures:
-            # If memory is the only pressure, only BestEffort pods are rejected.
-            is_exempt = qos_class(pod) is not QosClass.BEST_EFFORT
+        if pressures and (object_["spec"].get("priority") or 0) < _CRITICAL:
+            # If memory is the only pressure, only BestEffort pods without a toleration are
+            # rejected.
+            is_exempt = qos_class(pod) is not QosClass.BEST_EFFORT or any(
+                tolerates(each, _MEMORY_TAINT) for each in object_["spec"].get("tolerations") or ()
+            )
             if not (is_exempt and pressures == [Pressure.MEMORY]):
                 listed = " ".join(pressures)
                 return Rejected("Evicted", f"The node had condition: [{listed}]. ")

@@ -41,9 +41,9 @@ from devicemanager.objects.status.times import seconds_of
 
 __all__ = ["AdmitHandler", "PodAdmission"]
 
-AdmitHandler = Callable[[Pod], Rejected | None]
-"""Function that is called before the kubelet allocates devices to a pod. It returns a rejection, or
-None to admit the pod (``lifecycle.PodAdmitHandler``)."""
+AdmitHandler = Callable[[Pod, JsonObject], Rejected | None]
+"""Function that is called with a pod and its object before the kubelet allocates devices.
+It returns a rejection, or None to admit the pod (``lifecycle.PodAdmitHandler``)."""
 
 
 class PodAdmission:
@@ -139,7 +139,7 @@ class PodAdmission:
             return
         # As in the kubelet, only new pods are passed to admit handlers. A pod that runs is not
         # admitted again.
-        rejected = None if was_here else self._handler(parsed)
+        rejected = None if was_here else self._handler(parsed, object_)
         if rejected is not None:
             self._reject_early(pod, parsed, rejected)
             return

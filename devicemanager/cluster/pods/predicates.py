@@ -14,7 +14,7 @@ from typing import Any, Final
 from devicemanager.client.protocol import JsonObject
 from devicemanager.core.rejection import Rejected
 
-__all__ = ["node_predicates"]
+__all__ = ["node_predicates", "tolerates"]
 
 _OS: Final = "kubernetes.io/os"
 _LINUX: Final = "linux"
@@ -67,10 +67,11 @@ def _has_affinity(spec: Mapping[str, Any], name: str, labels: Mapping[str, str])
 
 def _tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
     """True if a pod tolerates a taint. The kubelet reads only taints with the effect NoExecute."""
-    return taint.get("effect") != "NoExecute" or any(_matches(each, taint) for each in tolerations)
+    return taint.get("effect") != "NoExecute" or any(tolerates(each, taint) for each in tolerations)
 
 
-def _matches(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """True if a toleration matches a taint."""
     if toleration.get("effect") not in (None, "", taint["effect"]):
         return False
     if toleration.get("key") not in (None, "", taint["key"]):

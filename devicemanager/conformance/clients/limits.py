@@ -31,7 +31,7 @@ class ClientLimits:
     """Number of calls that a client must make after an unusual response."""
     away_seconds: float = limit(3.0)
     """Time during which the kubelet's socket does not exist (checks C02 and C03)."""
-    restarts: int = limit(5)
+    restarts: int = limit(5, least=2)
     """Number of kubelet restarts in a row (check C04)."""
     huge_bytes: int = limit(5 << 20)
     """Size of a huge response (check C06). gRPC receives up to 4 MiB by default, and Kubernetes'

@@ -83,7 +83,7 @@ def prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules
     try:
         yield from _prepare(pod, cache, drivers, rules)
     except DraError as error:
-        # The caller must still be able to tell from the type whether a retry can help.
+        # The caller decides by the type of the error whether a retry can help.
         kind = PermanentDraError if isinstance(error, PermanentDraError) else DraError
         raise kind(rules.wording.prepare.format(error=error)) from error
 

@@ -123,7 +123,7 @@ class CallLog(CallQueries):
         progress.
         """
         now, rpc = time.monotonic(), call.rpc
-        # The end of a stream has no response: it is no device list and has no position.
+        # The end of a stream has no response: it is not a device list and has no position.
         part = call.received or None if response is not None else None
         with self._lock:
             # Both sides can end a call at the same time.

@@ -448,7 +448,7 @@ class PodStore:
         """Set the final phase of a pod. The pod remains known until it is removed."""
         with self.lock:
             current = self.is_current(record)
-            # Before the phase changes, because the phase tells in which list the pod is.
+            # Before the phase changes, because the phase decides in which list the pod is.
             if current:
                 self._hide(record)
             record.end(phase, reason, message)

@@ -55,7 +55,7 @@ def unique(
     its key.
     """
     values = values or ()
-    # As in ``validateSet``, a list that is too long is rejected without a look at its items.
+    # As in ``validateSet``, a list that is too long is rejected before its items are checked.
     if most is not None and len(values) > most:
         yield _with(too_many(at, len(values), most), is_declared)
         return

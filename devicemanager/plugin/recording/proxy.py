@@ -339,7 +339,7 @@ class PluginProxies:
             old.close()
 
     def kubelet_leaves(self) -> None:
-        """Tell all proxies that the kubelet has stopped.
+        """Inform all proxies that the kubelet has stopped.
 
         If a plugin ends a stream later, the recording names the kubelet as the cause.
         """

@@ -196,6 +196,10 @@ def test_projection_ignores_what_is_not_read():
     broken = {"serial": Attribute("version", "1")}
     faulty = Device(DEVICE.driver, {**DEVICE.attributes, **broken}, DEVICE.capacity, True)
     assert selector.projection(faulty) != selector.projection(DEVICE)
+    unread = Device(DEVICE.driver, DEVICE.attributes, {**DEVICE.capacity, "x": "1"}, True)
+    assert selector.projection(unread) == selector.projection(DEVICE)
+    invalid = Device(DEVICE.driver, DEVICE.attributes, {**DEVICE.capacity, "x": "?"}, True)
+    assert selector.projection(invalid) != selector.projection(DEVICE)
     less = Device(DEVICE.driver, DEVICE.attributes, {"memory": "1Gi"})
     assert selector.projection(less) != selector.projection(DEVICE)
 

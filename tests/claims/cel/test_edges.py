@@ -11,6 +11,8 @@ from devicemanager.claims.cel.dra import (
     Release,
     compile_selector,
 )
+from devicemanager.claims.cel.limits import Meter, TooMuchWork, check_size
+from devicemanager.claims.cel.values import CostExceeded
 
 VERSION = "device.attributes['d'].version"
 DEVICE = Device("d", {"version": Attribute("version", "1.2.3"), "name": Attribute("string", "a")})
@@ -68,6 +70,58 @@ def answer(text, release=Release.V1_37):
 )  # fmt: skip
 def test_rare_operands(text, want):
     assert answer(text) == answer(text, Release.V1_36) == want
+
+
+@pytest.mark.parametrize(
+    ("parts", "want"),
+    [
+        ("['a', 'b']", True),
+        ("[dyn('a'), dyn('b')]", True),
+        ("[dyn('a'), dyn(1)]", "join: invalid input: 1"),
+    ],
+)
+def test_only_strings_are_joined(parts, want):
+    assert answer(f"{parts}.join('-') == 'a-b'") == want
+
+
+def test_limits_are_those_of_the_page():
+    """docs/cel.md: cost 1,000,000, elements read 3,000,000, size of a new value 5,000,000."""
+    Meter().charge(1_000_000)
+    with pytest.raises(CostExceeded):
+        Meter().charge(1_000_001)
+    check_size(5_000_000)
+    with pytest.raises(TooMuchWork, match=r"^not supported: the evaluation takes too much time"):
+        check_size(5_000_001)
+    full = Meter()
+    full.work = 3_000_000 - 2
+    full.read(["a"])
+    assert full.work == 3_000_000
+    full.read("a" * 63)
+    for value in ("a" * 64, [], [[]]):
+        meter = Meter()
+        meter.work = 3_000_000
+        with pytest.raises(TooMuchWork):
+            meter.read(value)
+
+
+@pytest.mark.parametrize("value", ["a" * 192, b"a" * 192, ["a", 1], [["a"]], [[], []]])
+def test_work_of_a_value_is_the_number_of_its_elements(value):
+    meter = Meter()
+    meter.read(value)
+    # 64 characters count as one element, and each list as one more.
+    assert meter.work == (5 if value == [[], []] else 4 if value == [["a"]] else 3)
+
+
+def test_cost_is_reported_after_each_thousand_units():
+    spent = []
+    meter = Meter(limit=2500, spend=spent.append)
+    for units in (1000, 1, 999, 1, 2, 497):
+        meter.charge(units)
+    assert spent == [1001, 1002]
+    meter.report()
+    assert spent == [1001, 1002, 497]
+    with pytest.raises(CostExceeded):
+        meter.charge(1)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from devicemanager.claims.dra import (
     allocate,
     with_defaults,
 )
+from devicemanager.claims.dra.nodes import node_matches, selects
 from devicemanager.claims.errors import TryAgain
 from tests.claims.dra.objects import (
     DRIVER,
@@ -35,6 +36,16 @@ from tests.claims.dra.objects import (
     selected,
     slice_,
 )
+
+
+def requirement(key, operator, *values):
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+HAS_A, HAS_B = requirement("a", "Exists"), requirement("b", "Exists")
+IS_WORKER = requirement("metadata.name", "In", "worker")
+IS_OTHER = requirement("metadata.name", "In", "other")
+NOT_OTHER = requirement("metadata.name", "NotIn", "other")
 
 
 def solve(claims, slices, in_use=None, **profile):
@@ -228,6 +239,147 @@ def test_calls_with_other_devices_in_use_do_not_affect_each_other():
     found = [names(allocator.allocate([claim()], NODE, each)) for each in calls]
     assert found == [names(allocate([claim()], slices, [GPU], NODE, each)) for each in calls]
     assert found[3:5] == [[["d0"]], None]
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "labels", "expected"),
+    [
+        ("In", ["a", "b"], {"k": "b"}, True),
+        ("In", ["a"], {"k": "b"}, False),
+        ("In", ["a"], {}, False),
+        ("NotIn", ["a"], {"k": "b"}, True),
+        ("NotIn", ["a"], {"k": "a"}, False),
+        ("NotIn", ["a"], {}, True),
+        ("Exists", None, {"k": ""}, True),
+        ("Exists", None, {}, False),
+        ("DoesNotExist", None, {"k": ""}, False),
+        ("DoesNotExist", None, {}, True),
+        ("Gt", ["5"], {"k": "6"}, True),
+        ("Gt", ["5"], {"k": "5"}, False),
+        ("Gt", ["-5"], {"k": "+4"}, True),
+        ("Gt", ["5"], {"k": "six"}, False),
+        ("Gt", ["5"], {}, False),
+        ("Lt", ["5"], {"k": "4"}, True),
+        ("Lt", ["5"], {"k": "5"}, False),
+        ("Lt", ["5"], {"k": "4.5"}, False),
+        ("Lt", ["5"], {}, False),
+    ],
+)
+def test_each_operator_of_a_node_selector(operator, values, labels, expected):
+    requirement = {"key": "k", "operator": operator, "values": values}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}
+    assert selects(selector, Node("worker", labels)) is expected
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        ([], False),
+        ([{}], False),
+        ([{"matchExpressions": [HAS_A]}], True),
+        ([{"matchExpressions": [HAS_A, HAS_B]}], False),
+        ([{"matchExpressions": [HAS_B]}, {"matchExpressions": [HAS_A]}], True),
+        ([{"matchFields": [IS_WORKER]}], True),
+        ([{"matchFields": [IS_OTHER]}], False),
+        ([{"matchExpressions": [HAS_A], "matchFields": [IS_OTHER]}], False),
+        ([{"matchExpressions": [HAS_B], "matchFields": [IS_WORKER]}], False),
+        ([{"matchFields": [NOT_OTHER]}], True),
+    ],
+)
+def test_one_term_of_a_node_selector_must_match_completely(terms, expected):
+    assert selects({"nodeSelectorTerms": terms}, Node("worker", {"a": ""})) is expected
+
+
+@pytest.mark.parametrize(
+    ("term", "faults"),
+    [
+        (
+            {"matchExpressions": [requirement("k", "Near")]},
+            [
+                '.matchExpressions[0].operator: Unsupported value: "Near": supported values: "In",'
+                ' "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"'
+            ],
+        ),
+        *(
+            (
+                {"matchExpressions": [requirement("k", operator)]},
+                [
+                    ".matchExpressions[0].values: Invalid value: []: for 'in', 'notin' operators,"
+                    " values set can't be empty"
+                ],
+            )
+            for operator in ("In", "NotIn")
+        ),
+        *(
+            (
+                {"matchExpressions": [HAS_A, requirement("k", operator, "a", "b")]},
+                [
+                    '.matchExpressions[1].values: Invalid value: ["a","b"]: values set must be'
+                    " empty for exists and does not exist"
+                ],
+            )
+            for operator in ("Exists", "DoesNotExist")
+        ),
+        *(
+            (
+                {"matchExpressions": [requirement("k", operator, "1", "x")]},
+                [
+                    ".matchExpressions[0].values: Invalid value: [\"1\",\"x\"]: for 'Gt', 'Lt'"
+                    " operators, exactly one value is required",
+                    ".matchExpressions[0].values[1]: Invalid value: \"x\": for 'Gt', 'Lt'"
+                    " operators, the value must be an integer",
+                ],
+            )
+            for operator in ("Gt", "Lt")
+        ),
+        (
+            {"matchFields": [requirement("metadata.name", "Exists")]},
+            [
+                '.matchFields[0].operator: Unsupported value: "Exists": supported values: "In",'
+                ' "NotIn"'
+            ],
+        ),
+        (
+            {"matchFields": [requirement("metadata.name", "In", "a", "b")]},
+            ['.matchFields[0].values: Invalid value: ["a","b"]: must have one element'],
+        ),
+    ],
+)
+def test_faults_of_a_node_selector_are_those_of_the_scheduler(term, faults):
+    with pytest.raises(AllocationError) as raised:
+        selects({"nodeSelectorTerms": [{"matchExpressions": [HAS_A]}, term]}, NODE)
+    text = str(raised.value)
+    assert text.startswith(
+        "failed to parse node selector &NodeSelector{NodeSelectorTerms:[]NodeSelectorTerm{"
+        "NodeSelectorTerm{MatchExpressions:[]NodeSelectorRequirement{NodeSelectorRequirement{"
+        "Key:a,Operator:Exists,Values:[],},},MatchFields:[]NodeSelectorRequirement{},},"
+    )
+    listed = [f"nodeSelectorTerms[1]{each}" for each in faults]
+    expected = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+    assert text.endswith(f"}}: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"nodeName": "worker"}, True),
+        ({"nodeName": "other"}, False),
+        ({"nodeName": "other", "allNodes": True}, False),
+        ({"allNodes": True}, True),
+        ({"allNodes": False}, False),
+        ({}, False),
+        ({"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [IS_WORKER]}]}}, True),
+        ({"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [IS_OTHER]}]}}, False),
+    ],
+)
+def test_node_of_a_slice_is_named_or_selected(spec, expected):
+    assert node_matches(Node("worker"), spec) is expected
+
+
+def test_missing_fields_of_a_node_are_empty():
+    assert Node.of({"metadata": {"name": "a"}}) == Node("a", {}, frozenset())
+    value = {"metadata": {"name": "a", "labels": {"k": "v"}}, "status": {"declaredFeatures": ["F"]}}
+    assert Node.of(value) == Node("a", {"k": "v"}, frozenset({"F"}))
 
 
 ALPHA = [

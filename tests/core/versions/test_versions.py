@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from devicemanager import Settings
 from devicemanager.core.versions.behaviour import STEPS, Behaviour, StartRemoves, resolve
-from devicemanager.core.versions.changelog import describe
-from devicemanager.core.versions.gates import GATES
+from devicemanager.core.versions.changelog import (
+    basis,
+    describe,
+    dra_basis,
+    read_basis,
+    warning,
+)
+from devicemanager.core.versions.gates import GATES, accepts
 from devicemanager.core.versions.quirks import QUIRKS, check_quirks, quirks_of
 from devicemanager.core.versions.table import DraWording, HealthCheck, Level, MergeRule, WipeRule
 from devicemanager.core.versions.version import NEWEST_KNOWN, OLDEST, KubeletVersion, VersionError
@@ -407,3 +413,54 @@ def test_unknown_and_missing_quirks_are_rejected():
     existing = ", ".join(name for name in QUIRKS if name in quirks_of(old))
     text = f"kubelet 1.20 does not have quirk {missing}: use one of {existing}"
     assert str(raised.value) == text
+
+
+@pytest.mark.parametrize(
+    ("version", "compared", "dra"),
+    [
+        ("1.24", "", ""),
+        ("1.25", "300 scenarios of 1.25.16", ""),
+        ("1.32.2", "3000 scenarios of 1.32.13", "1.32.13"),
+        ("1.33", "1000 scenarios of 1.33.13", ""),
+        ("1.36", "1000 scenarios of 1.36.3", "1.36.3"),
+        ("1.38", "", ""),
+    ],
+)
+def test_texts_say_how_a_version_was_verified(version, compared, dra):
+    """The comparisons are in the table of docs/kubelet-versions.md."""
+    known = KubeletVersion.parse(version)
+    source = f"{version}, based only on its source code"
+    assert read_basis(known) == source
+    assert basis(known) == (f"{version}, verified with {compared}" if compared else source)
+    assert warning(known) == (
+        "" if compared else f"the mock of kubelet {version} was not compared with a real kubelet"
+    )
+    assert dra_basis(known) == (
+        f"{version}, DRA compared with {dra}"
+        if dra
+        else f"{version}, DRA based only on its source code"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gate", "version", "wanted", "accepted"),
+    [
+        ("PodsAPI", "1.35", True, False),
+        ("PodsAPI", "1.36", True, True),
+        ("PodsAPI", "1.36", False, True),
+        ("PodsAPI", "1.36", "true", False),
+        ("SidecarContainers", "1.33", True, True),
+        ("SidecarContainers", "1.33", False, False),
+        ("SidecarContainers", "1.37", True, False),
+        ("NoSuchGate", "1.37", True, False),
+    ],
+)
+def test_accepted_gates(gate, version, wanted, accepted):
+    assert accepts(gate, KubeletVersion.parse(version), wanted) is accepted
+
+
+@pytest.mark.parametrize(
+    ("version", "release"), [("1.28", "v1.28.0"), ("1.28.2", "v1.28.2"), ("v1.37.1", "v1.37.1")]
+)
+def test_release_of_a_version(version, release):
+    assert KubeletVersion.parse(version).release == release

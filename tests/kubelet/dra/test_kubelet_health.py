@@ -4,20 +4,89 @@ from __future__ import annotations
 
 import json
 import threading
+from types import SimpleNamespace
 
 import pytest
+from google.protobuf.message import DecodeError
 
 from devicemanager import ManualClock, MockKubelet
+from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import PodUid
 from devicemanager.driver.simulated import SimulatedDriver
 from devicemanager.kubelet.dra.connection import DriverConnection
-from devicemanager.kubelet.dra.health import HealthFile
+from devicemanager.kubelet.dra.health import HealthFile, HealthStream
 from devicemanager.kubelet.dra.health import _devices as health_devices
 from devicemanager.objects.status.podstatus import status_object
 from protos import drahealth_v1
 from tests.kubelet.dra.objects import claim, pod
 
 V1ALPHA1 = ["v1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
+
+
+class _Streams:
+    """Connection whose health streams raise these errors or end, one after the other."""
+
+    def __init__(self, *ends):
+        self.ends = list(ends)
+        self.opened = 0
+
+    def watch_health(self, service):
+        assert service == "v1.DRAResourceHealth"
+        self.opened += 1
+        end = self.ends.pop(0)
+        if end is not None:
+            raise end
+        return iter(())
+
+
+class _Sink:
+    def __init__(self, error=None):
+        self.error = error
+        self.ended = []
+
+    def report(self, instance, devices, ignored):
+        raise AssertionError("nothing was sent")
+
+    def stream_ended(self, instance):
+        self.ended.append(instance.driver)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("end", "stops", "again"),
+    [
+        (None, True, True),
+        (RpcError("Unavailable", "gone"), True, True),
+        (RpcError("Unimplemented", "no"), True, False),
+        (RpcError("Unimplemented", "no"), False, True),
+        (DecodeError("bad"), True, True),
+        (UnicodeDecodeError("utf-8", b"", 0, 1, "bad"), True, True),
+    ],
+)
+def test_stream_is_opened_again_unless_the_driver_lacks_the_service(end, stops, again):
+    streams, sink, clock, errors = _Streams(end, None), _Sink(), ManualClock(), []
+    instance = SimpleNamespace(driver="d", health_service="v1.DRAResourceHealth")
+    stream = HealthStream(
+        instance, streams, sink, clock, errors.append, stops_if_unimplemented=stops
+    )
+    stream._run()
+    assert (streams.opened, sink.ended, errors) == (1, ["d"], [])
+    assert (stream._cancel is not None) is again
+    stream.close()
+    clock.advance(100.0)
+    assert streams.opened == 1 and stream._cancel is None
+
+
+def test_bug_in_a_health_stream_is_reported():
+    streams, clock, errors = _Streams(None), ManualClock(), []
+    error = ValueError("a bug")
+    instance = SimpleNamespace(driver="d", health_service="v1.DRAResourceHealth")
+    stream = HealthStream(
+        instance, streams, _Sink(error), clock, errors.append, stops_if_unimplemented=True
+    )
+    stream._run()
+    assert errors == [error] and stream._cancel is None
 
 
 def health(kubelet, uid="uid-train"):

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from devicemanager.core.devices import Device
@@ -491,3 +492,134 @@ def test_claims_are_unprepared_if_a_kubelet_without_dra_ran_in_between() -> None
     assert [each.name for each in node.held_claims("uid-train")] == ["gpu"]
     node.finish("uid-train")
     assert node.held_claims("uid-train") == ()
+
+
+class Claims:
+    """Claims whose device is the part of the name after the dash, reserved for all pods."""
+
+    def __init__(self, **result: Any) -> None:
+        self.result = result
+
+    def fetch(self, namespace: str, name: str) -> dict[str, Any]:
+        users = [
+            {"resource": "pods", "name": uid[4:], "uid": uid} for uid in ("uid-one", "uid-two")
+        ]
+        found = dra_objects.claim(name, name.rpartition("-")[2], status={"reservedFor": users})
+        found["metadata"]["namespace"] = namespace
+        found["status"]["allocation"]["devices"]["results"][0].update(self.result)
+        return found
+
+
+def dra_node(**result: Any) -> InMemoryKubelet:
+    drivers = {dra_objects.DRIVER: ["0", "1"], "other.example.com": ["0"]}
+    node = InMemoryKubelet(clock=ManualClock(1000.0), drivers=drivers)
+    node.use_claims(Claims(**result))
+    return node
+
+
+def with_claim(name: str, claim: str) -> dict[str, Any]:
+    return dra_objects.pod(name, {"gpu": claim})
+
+
+def sync_error(node: InMemoryKubelet, uid: str) -> str:
+    return node.pod_store.known(uid).sync_error
+
+
+@pytest.mark.parametrize("sharing", [{"adminAccess": True}, {"shareID": "s"}, {}])
+def test_device_of_two_claims_must_be_shared(sharing: dict[str, Any]) -> None:
+    node = dra_node(**sharing)
+    node.admit(with_claim("one", "a-0"))
+    node.admit(with_claim("two", "b-0"))
+    if sharing:
+        assert sync_error(node, "uid-two") == ""
+        assert node.pod("uid-two").phase == "Running"
+    else:
+        assert ("device mock/0 is allocated twice: ResourceClaim default/a-0 has it") in sync_error(
+            node, "uid-two"
+        )
+
+
+def test_claims_with_different_devices_or_one_claim_of_two_pods_are_prepared() -> None:
+    for claims in (("a-0", "b-1"), ("a-0", "a-0")):
+        node = dra_node()
+        node.admit(with_claim("one", claims[0]))
+        node.admit(with_claim("two", claims[1]))
+        assert [sync_error(node, uid) for uid in ("uid-one", "uid-two")] == ["", ""]
+
+
+def test_container_gets_the_cdi_devices_of_its_claims() -> None:
+    node = dra_node(request="gpu/large", shareID="s")
+    node.admit(with_claim("one", "a-1"))
+    (container,) = node.pod("uid-one").containers
+    assert container.cdi_devices == ("k8s.gpu.example.com/claim=uid-a-1-1",)
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds", "phase"),
+    [
+        (0.0, 0.0, "Running"),
+        (3.0, 3.0, "Running"),
+        (44.0, 44.0, "Running"),
+        (46.0, 45.0, "Pending"),
+    ],
+)
+def test_slow_driver_responds_later_or_not_at_all(delay: float, seconds: float, phase: str) -> None:
+    node = dra_node()
+    node.delay_prepare(dra_objects.DRIVER, delay)
+    node.admit(with_claim("one", "a-0"))
+    if seconds:
+        node.clock.advance(seconds - 0.5)
+        assert node.pod("uid-one").phase == "Pending"
+        assert sync_error(node, "uid-one") == f"waiting {seconds:g} s for a driver"
+        node.clock.advance(0.5)
+    assert node.pod("uid-one").phase == phase
+    assert ("DeadlineExceeded" in sync_error(node, "uid-one")) is (phase == "Pending")
+
+
+def test_injected_failures_of_a_driver_end() -> None:
+    node = dra_node()
+    node.fail_prepare(dra_objects.DRIVER, 1)
+    node.admit(with_claim("one", "a-0"))
+    assert "injected fault: prepare fails" in sync_error(node, "uid-one")
+    node.clock.advance(120.0)
+    assert node.pod("uid-one").phase == "Running" and sync_error(node, "uid-one") == ""
+    node.fail_unprepare(dra_objects.DRIVER)
+    node.finish("uid-one")
+    assert "injected fault: unprepare fails" in sync_error(node, "uid-one")
+    node.fail_unprepare(dra_objects.DRIVER, False)
+    node.clock.advance(120.0)
+    assert node.pod("uid-one").phase == "Succeeded" and node.held_claims("uid-one") == ()
+
+
+def test_driver_fails_until_its_fault_ends() -> None:
+    node = dra_node()
+    node.fail_prepare(dra_objects.DRIVER)
+    node.admit(with_claim("one", "a-0"))
+    node.clock.advance(1000.0)
+    assert node.pod("uid-one").phase == "Pending"
+    node.fail_prepare(dra_objects.DRIVER, 0)
+    node.clock.advance(120.0)
+    assert node.pod("uid-one").phase == "Running"
+
+
+def test_health_of_a_claim_is_that_of_its_driver() -> None:
+    node = dra_node()
+    node.admit(with_claim("one", "a-0"))
+
+    def health() -> list[str]:
+        status = node.allocated_resources_status("uid-one")
+        return [str(one.health) for each in status["main"] for one in each.resources]
+
+    def change(**fields: Any) -> None:
+        node.drivers.change(dra_objects.DRIVER, lambda state: attrs.evolve(state, **fields))
+
+    assert health() == ["Healthy"]
+    for fields, expected in [
+        ({"unhealthy": frozenset("0")}, "Unhealthy"),
+        ({"unhealthy": frozenset("1")}, "Healthy"),
+        ({"unhealthy": frozenset(), "lost": frozenset("0")}, "Unhealthy"),
+        ({"is_stopped": True}, "Unknown"),
+        ({"is_stopped": False, "lost": frozenset()}, "Healthy"),
+    ]:
+        change(**fields)
+        assert health() == [expected], fields

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devicemanager.kubelet.nri.connection import Connection, Disconnected
 from devicemanager.kubelet.nri.frames import (
     PLUGIN,
     REQUEST,
@@ -18,6 +20,9 @@ from devicemanager.kubelet.nri.frames import (
     Message,
     encode,
 )
+from devicemanager.kubelet.nri.plugins import NriPlugin
+from protos import nri_v1alpha1 as nri
+from protos import ttrpc
 
 
 def test_bytes_are_those_of_the_go_library() -> None:
@@ -79,3 +84,76 @@ def test_bytes_of_a_short_message(channel: int, number: int, kind: int, type_: i
     assert encode(Message(channel, 5, kind, b"abc")) == bytes(
         [0, 0, 0, number, 0, 0, 0, 13, 0, 0, 0, 3, 0, 0, 0, 5, type_, 0, *b"abc"]
     )
+
+
+def test_calls_of_a_client_have_odd_streams_and_name_their_method() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connection = Connection(ours, {}, serves="Runtime", calls="Plugin")
+        for seconds in (0.001, 0.002):
+            with pytest.raises(Disconnected, match=rf"^no response within {seconds:g} s$"):
+                connection.call("Synchronize", nri.SynchronizeRequest(more=True), seconds)
+        sent = list(Decoder().feed(theirs.recv(1 << 16)))
+        assert [(each.channel, each.stream, each.kind) for each in sent] == [
+            (PLUGIN, 1, REQUEST),
+            (PLUGIN, 3, REQUEST),
+        ]
+        for message, seconds in zip(sent, (0.001, 0.002), strict=True):
+            assert ttrpc.Request.FromString(message.payload) == ttrpc.Request(
+                service="nri.pkg.api.v1alpha1.Plugin",
+                method="Synchronize",
+                payload=nri.SynchronizeRequest(more=True).SerializeToString(),
+                timeout_nano=int(seconds * 1e9),
+            )
+        connection.close()
+        connection.close()
+        with pytest.raises(Disconnected, match=r"^the connection has ended$"):
+            connection.call("Synchronize", nri.SynchronizeRequest(), 1)
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "payload", "code", "text"),
+    [
+        ("Runtime", "RegisterPlugin", b"", 0, ""),
+        ("Plugin", "RegisterPlugin", b"", 12, "unknown method RegisterPlugin"),
+        ("Runtime", "UpdateContainers", b"", 12, "unknown method UpdateContainers"),
+        ("Runtime", "Nothing", b"", 12, "unknown method Nothing"),
+        ("Runtime", "RegisterPlugin", nri.RegisterPluginRequest(plugin_idx="x").SerializeToString(),
+         2, "bad index x"),
+        ("Runtime", "RegisterPlugin", b"\xff", 3, None),
+    ],
+)  # fmt: skip
+def test_call_of_a_plugin_is_answered_with_a_status(
+    service: str, method: str, payload: bytes, code: int, text: str | None
+) -> None:
+    def register(request: nri.RegisterPluginRequest) -> nri.Empty:
+        if request.plugin_idx:
+            raise ValueError(f"bad index {request.plugin_idx}")
+        return nri.Empty()
+
+    request = ttrpc.Request(service=f"nri.pkg.api.v1alpha1.{service}", method=method)
+    request.payload = payload
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connection = Connection(
+            ours, {"RegisterPlugin": register}, serves="Runtime", calls="Plugin"
+        )
+        theirs.sendall(encode(Message(RUNTIME, 5, REQUEST, request.SerializeToString())))
+        theirs.shutdown(socket.SHUT_WR)
+        connection.serve()
+        (answer,) = Decoder().feed(theirs.recv(1 << 16))
+    assert (answer.channel, answer.stream, answer.kind) == (RUNTIME, 5, RESPONSE)
+    status = ttrpc.Response.FromString(answer.payload).status
+    assert status.code == code
+    assert status.message == text if text is not None else status.message
+
+
+def test_plugin_without_an_event_mask_gets_all_events() -> None:
+    events = range(1, 20)
+    plugin = NriPlugin(None)  # type: ignore[arg-type]
+    assert all(plugin.wants(each) for each in events)
+    assert not plugin.registered.is_set()
+    plugin.index, plugin.base = "00", "cpu"
+    assert plugin.name == "00-cpu"
+    plugin.events = 1 << (3 - 1) | 1 << (1 - 1)
+    assert [each for each in events if plugin.wants(each)] == [1, 3]

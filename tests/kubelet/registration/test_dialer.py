@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,3 +90,17 @@ def test_waits_between_attempts_double_up_to_a_second(
     with pytest.raises(EndpointError, match="No such file or directory"):
         asyncio.run(Dialer().dial(path, 60.0))
     assert waits == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("silent", "occupied"), [(True, "_first"), (False, "_later")])
+def test_silent_sockets_and_others_do_not_wait_for_each_other(silent: bool, occupied: str) -> None:
+    async def attempted() -> bool:
+        return True
+
+    async def dialed() -> int:
+        dialer = Dialer()
+        setattr(dialer, occupied, asyncio.Semaphore(0))
+        attempt = SimpleNamespace(was_silent=silent, run=attempted, pid=7)
+        return await asyncio.wait_for(dialer._repeat(attempt), 10)  # type: ignore[arg-type]
+
+    assert asyncio.run(dialed()) == 7

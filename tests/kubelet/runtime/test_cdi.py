@@ -196,6 +196,29 @@ def test_each_released_version_is_accepted(tmp_path: Path, version: str) -> None
     assert [*load_spec(path).devices] == ["a"]
 
 
+def test_version_can_have_the_prefix_v(write: Write) -> None:
+    assert load_spec(write("a.json", changed(cdiVersion="v0.6.0"))).version == "v0.6.0"
+    with pytest.raises(CdiSpecError, match=r'unknown cdiVersion "x0.6.0": use 0.1.0 to 1.1.0'):
+        load_spec(write("a.json", changed(cdiVersion="x0.6.0")))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"],
+)
+def test_each_hook_of_the_specification_is_accepted(write: Write, name: str) -> None:
+    path = write("a.json", edits(hooks=[{"hookName": name, "path": "/x"}]))
+    (hook,) = load_spec(path).edits.hooks
+    assert hook == CdiHook(name, "/x", (), (), None)
+
+
+@pytest.mark.parametrize("kind", ["b", "c", "u", "p"])
+def test_each_type_of_a_device_node_is_accepted(write: Write, kind: str) -> None:
+    path = write("a.json", edits(deviceNodes=[{"path": "/x", "type": kind}]))
+    (node,) = load_spec(path).edits.device_nodes
+    assert node.type == kind
+
+
 def edits(**fields: Any) -> dict[str, Any]:
     return changed(containerEdits=fields)
 
@@ -255,6 +278,49 @@ def test_invalid_file_is_rejected_with_the_place(write: Write, content: Any, rea
         load_spec(path)
     assert str(error.value).startswith(f"{path}: ") and "\n" not in str(error.value)
     assert reason in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "most"),
+    [
+        ("major", 2**63 - 1),
+        ("minor", 2**63 - 1),
+        ("fileMode", 2**32 - 1),
+        ("uid", 2**32 - 1),
+        ("gid", 2**32 - 1),
+    ],
+)
+def test_numbers_of_a_device_node_have_these_limits(write: Write, field: str, most: int) -> None:
+    names = {"fileMode": "file_mode"}
+    for number in (0, most):
+        path = write("a.json", edits(deviceNodes=[{"path": "/x", field: number}]))
+        (node,) = load_spec(path).edits.device_nodes
+        assert getattr(node, names.get(field, field)) == number
+    for number in (-1, most + 1):
+        path = write("a.json", edits(deviceNodes=[{"path": "/x", field: number}]))
+        with pytest.raises(CdiSpecError) as error:
+            load_spec(path)
+        assert str(error.value) == (
+            f"{path}: specification.containerEdits.deviceNodes[0].{field} must be a whole number "
+            f"from 0 to {most}, not the number {number}"
+        )
+
+
+def test_group_ids_and_timeouts_have_these_limits(write: Write) -> None:
+    ids = [0, 1, 2**32 - 1]
+    assert load_spec(write("a.json", edits(additionalGids=ids))).edits.additional_gids == tuple(ids)
+    for value, shown in [(-1, "the number -1"), (2**32, "the number 4294967296"), (True, "true")]:
+        path = write("a.json", edits(additionalGids=[0, value]))
+        with pytest.raises(CdiSpecError) as error:
+            load_spec(path)
+        assert str(error.value) == (
+            f"{path}: specification.containerEdits.additionalGids[1] must be a group id, "
+            f"not {shown}"
+        )
+    for timeout in (0, 2**63 - 1):
+        hook = {"hookName": "poststop", "path": "/x", "timeout": timeout}
+        (read,) = load_spec(write("a.json", edits(hooks=[hook]))).edits.hooks
+        assert read.timeout == timeout
 
 
 def bomb(before: str = "", after: str = "") -> str:

@@ -185,6 +185,17 @@ def test_unusual_encodings_are_decoded_as_by_protobuf(blob: bytes) -> None:
     assert columns.health == [device.health for device in message.devices]
 
 
+def test_device_that_begins_with_another_field_is_decoded_as_by_protobuf() -> None:
+    """Its bytes after the first field can be those of a usual device after the ID."""
+    healthy = fields((0x12, b"Healthy"))
+    for first in (fields((0x12, b"odd")), fields((0x1A, b"")), fields((0x1A, b"\x0a\x02\x08\x01"))):
+        data = fields((0x0A, fields((0x0A, b"c")) + healthy), (0x0A, first + healthy))
+        message = dp.ListAndWatchResponse.FromString(data)
+        assert rows(data) == tuple(
+            Device(each.ID, each.health, numa_of(each)) for each in message.devices
+        )
+
+
 @pytest.mark.parametrize(
     "data",
     [b"\x0a\x05\x0a", fields((0x0A, b"\x0a\x50abc")), fields((0x0A, b"\x0a\x01\xff\x12\x01x"))],

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from devicemanager.core.pods import Container, Pod
 from devicemanager.objects.manifests import ManifestError, document, parse, stable_uid
 from devicemanager.objects.manifests.documents import MAX_SIZE, load_documents
+from devicemanager.objects.manifests.errors import FieldError, UnknownField
 from devicemanager.objects.manifests.fields import CONTAINER, POD_SPEC
 
 LABEL = (
@@ -269,6 +270,82 @@ def test_container_names_the_resources_whose_resize_restarts_it() -> None:
     for listed, expected in ((policies, ("memory",)), ([], ()), (None, ())):
         (container,) = parse(with_container(resizePolicy=listed)).containers
         assert container.restarts_on_resize == expected
+
+
+def test_path_of_an_error_has_dots_only_before_names() -> None:
+    for field, path in (("name", "a[0].name"), ("[key]", "a[0][key]"), ("", "a[0]")):
+        error = FieldError(field, "text").under("a[0]")
+        assert (error.field, error.text, str(error)) == (path, "text", f"{path}: text")
+    assert isinstance(UnknownField("x", "").under("a"), UnknownField)
+
+
+def test_longest_names_are_valid() -> None:
+    name, namespace, uid, main = "a" * 253, "b" * 63, "u" * 253, "c" * 63
+    pod = parse(
+        manifest(
+            metadata={"name": name, "namespace": namespace, "uid": uid},
+            spec={"containers": [{"name": main, "image": "i"}]},
+        )
+    )
+    assert (pod.name, pod.namespace, pod.uid, pod.containers[0].name) == (
+        name,
+        namespace,
+        uid,
+        main,
+    )
+
+
+def test_each_field_of_resources_is_checked_under_its_name() -> None:
+    for field in ("limits", "requests"):
+        at = f"spec.containers[0].resources.{field}"
+        for value, line in [
+            ({"cpu": -1}, f'{at}[cpu]: Invalid value: "-1": must be greater than or equal to 0'),
+            ([], f"{at}: must be a mapping of resource names to quantities, not a list"),
+            ({7: 1}, f"{at}[the number 7]: must be a resource name, not the number 7"),
+            ({"cpu": []}, f"{at}[cpu]: must be a quantity, not a list"),
+            (
+                {"gpu": 1},
+                f'{at}[gpu]: Invalid value: "gpu": must be a standard resource for containers',
+            ),
+        ]:
+            assert line_of(with_resources(**{field: value})) == line
+
+
+@pytest.mark.parametrize(
+    ("name", "overcommits"),
+    [
+        ("cpu", True),
+        ("memory", True),
+        ("ephemeral-storage", True),
+        ("example.kubernetes.io/amount", True),
+        ("hugepages-2Mi", False),
+        ("vendor.com/gpu", False),
+    ],
+)
+def test_only_some_requests_may_be_lower_than_their_limit(name: str, overcommits: bool) -> None:
+    at = "spec.containers[0].resources"
+    lower = with_resources(limits={name: 2}, requests={name: 1})
+    higher = line_of(with_resources(limits={name: 2}, requests={name: 3}))
+    alone = with_resources(requests={name: 1})
+    parse(with_resources(limits={name: 2}, requests={name: 2}))
+    if overcommits:
+        parse(lower)
+        parse(alone)
+        text = f"must be less than or equal to {name} limit of 2"
+        assert higher == f'{at}.requests: Invalid value: "3": {text}'
+    else:
+        text = f"must be equal to {name} limit of 2"
+        assert line_of(lower) == f'{at}.requests: Invalid value: "1": {text}'
+        assert higher == f'{at}.requests: Invalid value: "3": {text}'
+        assert line_of(alone) == (
+            f"{at}.limits: Required value: Limit must be set for non overcommitable resources: "
+            f"add {name}"
+        )
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
+def test_missing_file_is_named_by_its_suffix(suffix: str) -> None:
+    assert line_of(f"no: such{suffix}") == f"no: such{suffix}: No such file or directory"
 
 
 def test_empty_namespace_is_the_default() -> None:
@@ -653,6 +730,14 @@ def test_values_are_counted_after_aliases_are_expanded(text: str, nodes: int) ->
     assert len(load_documents(text, max_nodes=nodes)) == 1
     with pytest.raises(ManifestError, match=f"^more than {nodes - 1} values after aliases"):
         load_documents(text, max_nodes=nodes - 1)
+
+
+def test_only_merge_keys_may_be_repeated() -> None:
+    text = "x: &x {a: 1}\ny: &y {b: 2}\nz: {<<: *x, <<: *y}\n"
+    (found,) = load_documents(text)
+    assert isinstance(found, dict) and set(found["z"]) <= {"a", "b"} and found["z"]
+    with pytest.raises(ManifestError, match=r'^line 1: key "b" already set in map$'):
+        load_documents("{a: {b: 1}, c: {b: 1, b: 1}}")
 
 
 def test_text_may_have_the_largest_size() -> None:

@@ -87,6 +87,7 @@ def test_node_status_keeps_transition_time_of_unchanged_conditions() -> None:
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
         "nodeInfo": INFO.as_object(),
     }
+    assert status(False, 1.0)["conditions"] == [{**first["conditions"][0], "status": "False"}]  # type: ignore[index]
     assert times(status(True, 2.0, first)) == ["02", "01"]
     assert times(status(False, 2.0, first)) == ["02", "02"]
 
@@ -162,3 +163,22 @@ def test_zones_count_devices_by_numa_node() -> None:
 def test_topology_policies_name_policy_and_scope(policy: str, name: str, scope: str) -> None:
     result = topology_object("n", policy, scope, NUMA, [])
     assert result["topologyPolicies"] == [f"{name}{scope.capitalize()}Level"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [
+        ("none", None),
+        ("best-effort", "BestEffort"),
+        ("restricted", "Restricted"),
+        ("single-numa-node", "SingleNUMANode"),
+    ],
+)
+@pytest.mark.parametrize(("scope", "level"), [("container", "ContainerLevel"), ("pod", "PodLevel")])
+def test_policy_and_scope_are_one_value_for_older_schedulers(
+    policy: str, name: str | None, scope: str, level: str
+) -> None:
+    result = topology_object("n", policy, scope, NUMA, [])
+    assert result["topologyPolicies"] == ["None" if name is None else name + level]
+    assert [each["value"] for each in result["attributes"]] == [policy, scope]
+    assert result["metadata"] == {"name": "n"}

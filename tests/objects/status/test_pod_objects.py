@@ -142,6 +142,78 @@ def test_status_has_addresses_once_it_has_conditions() -> None:
     }
 
 
+def test_status_of_a_container_has_these_fields() -> None:
+    def made(status: ContainerStatus) -> dict[str, object]:
+        shown = status_object(UID, pod_status(entry(status)), now=1.0)
+        (found,) = shown["containerStatuses"]
+        assert isinstance(found, dict)
+        return found
+
+    assert made(ContainerStatus(MAIN, Waiting("ContainerCreating", ""))) == {
+        "name": "main",
+        "image": "i",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"waiting": {"reason": "ContainerCreating"}},
+        "lastState": {},
+        "started": False,
+    }
+    image = "sha256:de7d1b721a1e0632b7cf04edf5032c8ecffa9f9a08492152b926f1a5a7e765d7"
+    running = made(ContainerStatus(MAIN, Running(1.0), Terminated(3, "Error", 0.0, 1.0, "why"), 2))
+    assert running == {
+        "name": "main",
+        "image": "i",
+        "imageID": image,
+        "containerID": container_id(UID, MAIN, 2),
+        "ready": True,
+        "restartCount": 2,
+        "state": {"running": {"startedAt": "1970-01-01T00:00:01Z"}},
+        "lastState": {
+            "terminated": {
+                "exitCode": 3,
+                "reason": "Error",
+                "message": "why",
+                "startedAt": "1970-01-01T00:00:00Z",
+                "finishedAt": "1970-01-01T00:00:01Z",
+                "containerID": container_id(UID, MAIN, 1),
+            }
+        },
+        "started": True,
+    }
+
+
+def test_statuses_of_containers_are_listed_by_kind() -> None:
+    fields = {
+        "init_containers": "initContainerStatuses",
+        "containers": "containerStatuses",
+        "ephemeral_containers": "ephemeralContainerStatuses",
+    }
+    entries = {
+        field: (entry(ContainerStatus(ContainerName(field), Running(1.0))),) for field in fields
+    }
+    made = status_object(UID, pod_status(**entries), now=1.0)
+    assert {field: made[name][0]["name"] for field, name in fields.items()} == {
+        field: field for field in fields
+    }
+    ids = {container_id(UID, ContainerName(field), 0) for field in fields}
+    assert {made[name][0]["containerID"] for name in fields.values()} == ids
+    assert set(container_statuses_of(made)) == set(fields)
+    resources = status_object(UID, pod_status(**entries), now=1.0, with_resources=True)
+    assert [resources[name][0]["resources"] for name in fields.values()] == [{}, {}, {}]
+    for field, name in fields.items():
+        one = status_object(UID, pod_status(**{"containers": (), field: entries[field]}), now=1.0)
+        assert set(one) == {"phase", "qosClass", name}
+
+
+def test_status_without_addresses_has_none() -> None:
+    status = pod_status(conditions=(Condition(ConditionType.READY, True),))
+    assert set(status_object(UID, status, now=1.0)) == {"phase", "qosClass", "conditions"}
+    for argument, fields in (("host_ip", {"hostIP", "hostIPs"}), ("pod_ip", {"podIP", "podIPs"})):
+        made = status_object(UID, status, now=1.0, **{argument: "10.0.0.1"})
+        assert set(made) == {"phase", "qosClass", "conditions", *fields}
+
+
 def test_status_has_the_generation_of_the_pod_that_it_describes() -> None:
     older = Condition(ConditionType.READY, True, generation=2)
     status = pod_status(conditions=(older, Condition(ConditionType.INITIALIZED, True)))

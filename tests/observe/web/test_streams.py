@@ -330,3 +330,150 @@ def test_other_requests_are_rejected(upgrade, server, node):
     assert missing.endswith("pod 'default/gone' does not exist\n")
     unknown = upgrade(EXEC.replace("/main", "/x"), "v4.channel.k8s.io")
     assert unknown.endswith('container not found ("x")\n')
+
+
+# -- frames, without sockets -----------------------------------------------------------------
+
+
+class Seen:
+    """Receiver that records what it gets, and ends the given streams."""
+
+    def __init__(self, end=""):
+        self.end = end
+        self.seen = []
+
+    def opened(self, stream):
+        self.seen.append(("opened", stream.id, stream.kind))
+        if self.end == "opened":
+            stream.end(b"bye")
+
+    def received(self, stream, data, *, is_last):
+        self.seen.append((stream.id, data, is_last))
+        if self.end == "received":
+            stream.end(b"bye")
+
+
+def connected(end=""):
+    seen, written = Seen(end), []
+    return Client(None, b""), seen, written, spdy.Connection(seen, written.append)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_stream_can_be_ended_when_it_is_opened(ended):
+    client, seen, written, made = connected()
+    assert made.receive(client.opening(1, ended=ended, streamType="stdin"))
+    opened = ("opened", 1, "stdin")
+    assert seen.seen == ([opened, (1, b"", True)] if ended else [opened])
+    assert [frame[:4] for frame in written] == [b"\x80\x03\x00\x02"]
+    # The server has not ended the stream, so its ID is in use.
+    with pytest.raises(spdy.ProtocolError, match=r"^stream 1 is already open, or 256 streams"):
+        made.receive(client.opening(1))
+
+
+def test_only_the_first_bit_of_the_flags_ends_a_stream():
+    client, seen, _, made = connected()
+    made.receive(client.frame(1, client.opening(1)[8:], flags=2))
+    made.receive(struct.pack(">II", 1, 2 << 24 | 1) + b"a")
+    made.receive(struct.pack(">II", 1, 3 << 24 | 1) + b"b")
+    assert seen.seen == [("opened", 1, ""), (1, b"a", False), (1, b"b", True)]
+
+
+def test_data_after_the_end_of_a_stream_is_the_last():
+    client, seen, _, made = connected()
+    made.receive(client.opening(1) + client.data(1, b"a", ended=True) + client.data(1, b"b"))
+    assert seen.seen[1:] == [(1, b"a", True), (1, b"b", True)]
+
+
+@pytest.mark.parametrize("end", ["opened", "received"])
+def test_stream_that_both_sides_have_ended_is_dropped(end):
+    client, seen, written, made = connected(end)
+    made.receive(client.opening(1, streamType="x") + client.data(1, b"a", ended=True))
+    assert seen.seen == [("opened", 1, "x"), (1, b"a", True)]
+    assert written[1:] == [b"\0\0\0\1\1\0\0\3bye"]
+    # The data of a dropped stream is ignored, and its ID can be used again.
+    made.receive(client.data(1, b"late"))
+    assert len(seen.seen) == 2
+    made.receive(client.opening(1, streamType="y"))
+    assert seen.seen[-1] == ("opened", 1, "y")
+
+
+def test_server_does_not_write_to_a_stream_that_the_client_has_reset():
+    client, seen, written, made = connected("received")
+    made.receive(client.opening(1) + client.opening(3))
+    del written[:]
+    made.receive(client.frame(3, struct.pack(">II", 1, 5)) + client.data(1, b"late"))
+    made.receive(client.frame(3, struct.pack(">II", 9, 5)))  # of a stream that was never open
+    made.send_data(1, b"lost")
+    made.receive(client.data(3, b"a"))
+    assert seen.seen[2:] == [(3, b"a", False)]
+    assert written == [b"\0\0\0\3\1\0\0\3bye"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 15, (1 << 15) + 1, 3 << 15])
+def test_response_has_frames_of_at_most_32_kib(size):
+    client, _, written, made = connected()
+    made.receive(client.opening(1))
+    stream = made._open[1]
+    del written[:]
+    data = bytes(number % 251 for number in range(size))
+    stream.end(data)
+    assert stream.has_ended
+    stream.end(b"again")
+    heads = [struct.unpack(">II", frame[:8]) for frame in written]
+    assert b"".join(frame[8:] for frame in written) == data
+    assert len(written) == max(1, -(-size // (1 << 15)))
+    assert [(id_, second >> 24) for id_, second in heads] == [
+        (1, int(frame is written[-1])) for frame in written
+    ]
+    assert all(
+        second & 0xFFFFFF == len(frame) - 8
+        for (_, second), frame in zip(heads, written, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("headers", "kind"),
+    [
+        ({"streamType": "stdout"}, "stdout"),
+        ({"STREAMTYPE": "a" * 16}, "a" * 16),
+        ({"streamtype": "a" * 17}, "a" * 16),
+        ({"other": "x"}, ""),
+        ({"other": "x", "streamType": "error", "port": "80"}, "error"),
+    ],
+)
+def test_kind_of_a_stream_is_a_header(headers, kind):
+    client, seen, _, made = connected()
+    made.receive(client.opening(7, **headers))
+    assert seen.seen == [("opened", 7, kind)]
+
+
+def test_replies_have_no_headers():
+    client, _, written, made = connected()
+    made.receive(client.opening(1) + client.opening(3))
+    unpacker = zlib.decompressobj(zdict=spdy._DICTIONARY)
+    for id_, frame in zip((1, 3), written, strict=True):
+        assert frame[:8] == struct.pack(">HHI", 0x8003, 2, len(frame) - 8)
+        assert frame[8:12] == struct.pack(">I", id_)
+        assert unpacker.decompress(frame[12:]) == b"\0\0\0\0"
+
+
+def test_client_can_end_the_connection():
+    client, seen, written, made = connected()
+    made.receive(client.frame(4, b"") + client.frame(8, b""))  # settings: ignored
+    assert not made.is_over
+    made.receive(client.frame(7, struct.pack(">II", 0, 0)))
+    assert made.is_over
+    assert (seen.seen, written) == ([], [])
+
+
+@pytest.mark.parametrize(("size", "is_valid"), [(1 << 17, True), ((1 << 17) + 1, False)])
+def test_frame_of_a_client_has_at_most_128_kib(size, is_valid):
+    client, seen, _, made = connected()
+    made.receive(client.opening(1))
+    if is_valid:
+        made.receive(client.data(1, b"x" * size))
+        assert len(seen.seen[1][1]) == size
+    else:
+        with pytest.raises(spdy.ProtocolError) as raised:
+            made.receive(client.data(1, b"x" * size)[:8])
+        assert str(raised.value) == "frame of 131073 bytes, limit 131072"

@@ -237,3 +237,39 @@ def test_socket_has_the_kubelets_directory_and_replaces_a_stale_one(source, dire
         left_behind.bind(str(path))
     with PodsServer(source, path), PodsClient(path) as client:
         assert uids(client.list_pods()) == ["a", "b"]
+
+
+def test_requests_of_the_client_are_messages_of_the_api(monkeypatch):
+    sent = []
+
+    class Recorder:
+        def __init__(self, path, timeout, name, example):
+            self.socket_path = path
+
+        def call(self, method, request):
+            sent.append((method, request))
+            return b""
+
+        def stream(self, method, request, timeout):
+            sent.append((method, request, timeout))
+            return FakeStream()
+
+    class FakeStream:
+        def __iter__(self):
+            return iter(())
+
+        def cancel(self):
+            sent.append("cancel")
+
+    monkeypatch.setattr("podresources.pods_api.client.Connection", Recorder)
+    client = PodsClient("/x")
+    assert client.list_pods() == ()
+    assert client.get_pod("u") == {}
+    with client.watch_pods(3.0) as watch:
+        assert list(watch) == []
+    assert sent == [
+        (v1alpha1_grpc.LIST_PODS, b""),
+        (v1alpha1_grpc.GET_POD, v1alpha1.GetPodRequest(podUID="u").SerializeToString()),
+        (v1alpha1_grpc.WATCH_PODS, b"", 3.0),
+        "cancel",
+    ]

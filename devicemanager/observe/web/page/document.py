@@ -105,7 +105,7 @@ class Documents:
         """Return a table with one row per source. Rows of unchanged sources are reused."""
         before, table = self._sources.get(at, {}), self._document.get(at, {})
         self._sources[at] = dict(sources)
-        # The same table object tells ``deltas`` quickly that no row has changed.
+        # From the same table object, ``deltas`` knows quickly that no row has changed.
         if len(before) == len(sources) and all(before.get(key) is one for key, one in sources):
             return table
         return {

@@ -15,6 +15,8 @@ from devicemanager import Settings
 from devicemanager.control import ControlServer
 from devicemanager.control.errors import HttpError
 from devicemanager.control.request import Budget
+from devicemanager.kubelet.pods.options import CdiRules
+from devicemanager.kubelet.wire.errors import WireError
 from devicemanager.observe.web import HttpServer
 from devicemanager.observe.web.page.routes import POLICY, SiteNode, _Messages, container_settings
 from devicemanager.observe.web.site import Site
@@ -298,6 +300,27 @@ def test_container_settings_depend_on_version(make_mock_kubelet, version):
         admission = kubelet.admit(pod_manifest("a", {GPU: 1}))
         found = container_settings(kubelet, admission.uid)
     assert found == {"main": {"settings": admission.containers["main"].run_options, "error": None}}
+
+
+def test_container_settings_have_the_error_of_an_invalid_response(
+    mock_kubelet, simulated_plugin, monkeypatch
+):
+    simulated_plugin(GPU, 2)
+    mock_kubelet.wait_for_resource(GPU, 2)
+    admission = mock_kubelet.admit(pod_manifest("a", {GPU: 1}, {GPU: 1}))
+    options = CdiRules.options
+
+    def fail(rules, holdings, pod, container):
+        if container == "main":
+            raise WireError("invalid response")
+        return options(rules, holdings, pod, container)
+
+    monkeypatch.setattr(CdiRules, "options", fail)
+    found = container_settings(mock_kubelet, admission.uid)
+    assert found == {
+        "main": {"settings": None, "error": "invalid response"},
+        "main-2": {"settings": admission.containers["main-2"].run_options, "error": None},
+    }
 
 
 # -- permissions -----------------------------------------------------------------------
