@@ -85,7 +85,7 @@ class Writer:
         """Wait for the write in progress, and allow no new write. A call of ``flush`` that needs a
         new write raises CheckpointWriteError.
 
-        A mock kubelet calls this when it stops, because only the next kubelet may write then.
+        A mock kubelet calls this when it stops: from then on, only the next kubelet may write.
         """
         # Set before waiting for the lock: callers that already wait must not write any more.
         self._closed = True

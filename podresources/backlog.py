@@ -47,7 +47,7 @@ class Backlog:
     1. If one of them has been stored for less than ``patience`` seconds, the new response is
        rejected.
     2. Otherwise, clients that do not read their responses are disconnected.
-    3. If the new response still does not fit, the calls of the oldest responses are cancelled.
+    3. If the new response still does not fit, the calls of the oldest responses are canceled.
     """
 
     def __init__(

@@ -57,8 +57,8 @@ def read_file(value: Value) -> tuple[str, int | None]:
 
 
 def as_in_kubelet(checksum: int | None) -> int:
-    """Return the checksum that a kubelet verifies: ``checksum``, or the checksum of an empty list
-    of claims if ``checksum`` is None."""
+    """Return the checksum that a kubelet verifies: ``checksum``, or if it is None, the checksum of
+    ``NULL_TEXT``."""
     return NULL_CHECKSUM if checksum is None else checksum
 
 

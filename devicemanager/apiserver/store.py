@@ -131,8 +131,8 @@ class Store:
     ) -> Stored:
         """Delete an object; return its last state, with the version of the deletion.
 
-        ``last_value``: the last state, if it is not the stored object. It is returned, and sent to
-        watches.
+        ``last_value``: the last state, which is returned and sent to watches; None if it is the
+        stored object.
         """
         with self.lock:
             objects = self._objects[kind.qualified]

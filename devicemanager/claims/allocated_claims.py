@@ -145,8 +145,8 @@ class AllocatedClaims:
     def restore(self, state: ClaimsState) -> None:
         """Replace all allocations, reservations and prepared devices with those in ``state``.
 
-        Raises LedgerError, and changes nothing, if the allocations in ``state`` contradict each
-        other.
+        Raises LedgerError, and changes nothing, if allocations or charges in ``state`` contradict
+        each other.
         """
         # First, because only this step can fail.
         ledger = Ledger.restore(state.ledger())

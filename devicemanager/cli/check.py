@@ -419,7 +419,7 @@ class _Progress:
 
         severities = list(Severity)
         failed, warned = (
-            # The most severe first, because only the profile complete requires a SHOULD.
+            # A failed MUST first: a failed SHOULD counts only in the profile ``complete``.
             sorted(verdicts, key=lambda each: severities.index(each.check.severity))
             for verdicts in (report.failed(), report.of(Outcome.WARN))
         )

@@ -341,12 +341,12 @@ def _exit_codes(given: list[str]) -> int | dict[str, int]:
             raise CommandError(
                 f"invalid --exit-code {text}: expected a number, or CONTAINER=NUMBER"
             ) from None
-        # Together with others, it would be unclear which code a container gets.
+        # With several exit codes, it would be unclear which of them a container gets.
         if not container and len(given) > 1:
             raise CommandError(
                 f"--exit-code {text} is for all containers: it must be the only --exit-code"
             )
-    # The empty name is the form without a container, which stands for all of them.
+    # A code without a container has the empty name here, and applies to all containers.
     return codes.get("", codes or 0)
 
 
@@ -445,8 +445,8 @@ def _wait_for_pod(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
     if args.phase != "Deleted":
         pods_named(client, [args.pod])  # raises CommandError for a wrong name before the wait
-    # A pod never leaves a final phase, so a wait for another phase ends. Only its deletion can
-    # still follow.
+    # A pod never leaves a final phase, so a wait for any other phase ends there. A wait for the
+    # deletion continues, because a pod in a final phase can still be deleted.
     ends, found = {args.phase, "Deleted", *(_FINAL if args.phase != "Deleted" else ())}, ""
 
     def is_over() -> bool:

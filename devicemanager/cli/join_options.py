@@ -481,9 +481,10 @@ def _fleet_specs(args: argparse.Namespace, fleet: Fleet, base: NodeSpecs) -> Nod
     from devicemanager.fleet.joining import FleetSpecs
     from devicemanager.rehearsal import Configure
 
-    for flag in ("nodes", "full", "simulate", "prefix"):
-        # The defaults of the flags. An explicit --nodes 1 cannot be told apart from the default.
-        if getattr(args, flag) not in (None, [], 0, 1):
+    # An explicit ``--nodes 1`` looks the same as the default.
+    defaults = {"nodes": 1, "full": 0, "simulate": [], "prefix": None}
+    for flag, default in defaults.items():
+        if getattr(args, flag) not in (None, default):
             raise CommandError(f"--fleet has its own nodes: remove --{flag}")
     changes = Configure(
         args.kubelet_version, args.topology_policy, args.topology_scope, dict(args.topology_options)

@@ -79,7 +79,7 @@ def add_http(parser: argparse.ArgumentParser) -> None:
 def check_control(args: argparse.Namespace) -> None:
     """Raise CommandError for flags that require --control, if --control is missing."""
     for name in ("control_allow_remote", "clock"):
-        # `join` has no --clock.
+        # ``join`` has no --clock.
         if args.control is None and getattr(args, name, False) not in (False, "system"):
             # Ignoring the flag would hide a mistake, because the user expects a server.
             raise CommandError(f"--{name.replace('_', '-')} requires --control")

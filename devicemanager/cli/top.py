@@ -91,7 +91,7 @@ def _print(shown: NodeView, args: argparse.Namespace) -> int:
     if args.output == "json":
         print_json("top", _data(shown))
         return 0
-    # None lets rich decide, which also reads the variable NO_COLOR.
+    # Not False: for None, rich reads the variable NO_COLOR.
     written = console(no_color=args.no_color or None, highlight=False)
     # A file gets a fixed width, so that the output is the same everywhere.
     width = written.width if sys.stdout.isatty() else _WIDTH

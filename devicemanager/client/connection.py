@@ -86,7 +86,7 @@ class Connection:
         # Set before sending: a connection whose response is not read to its end must not be used
         # again. The next request would get the rest of this response.
         self._is_idle = False
-        # One write, because two would be two TLS records and, with Nagle's algorithm, a delay.
+        # Head and body in one write: with two, Nagle's algorithm could delay the second.
         self._socket.sendall(request)
         keeps, status, headers = self._head()
         # Informational responses come before the response itself.

@@ -182,8 +182,7 @@ class EventRecorder:
     def _object(
         self, about: ObjectReference, kind: str, reason: str, message: str, wall: float
     ) -> JsonObject:
-        # The number makes the name unique if two events happen at the same time. It needs no lock:
-        # two threads never write events about the same object, whose name is part of this name.
+        # The number makes the name unique if two events happen at the same time.
         self._number += 1
         when = timestamp(wall)
         return {

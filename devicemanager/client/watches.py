@@ -196,7 +196,7 @@ class PerNodeWatches:
             source = self._sources.pop(name, None)
             if source is None:
                 return
-            # Ended threads are removed. Otherwise the list would grow with each node that leaves.
+            # Without the ended threads. Otherwise the list would grow with each node that leaves.
             self._ending = [each for each in self._ending if each.is_alive()] + source.threads
         source.end()
 

@@ -566,7 +566,8 @@ class Cluster:
             self.leave(how=how)
         for runner in runners:
             runner.stop()
-        # For the nodes of shards that were acquired during the first call, and for ``keep``.
+        # For the nodes of shards that were acquired during the first call; with ``keep``, for all
+        # nodes.
         self.leave(how=how)
         self._connection.close()
         self.abandon(self.nodes)  # nodes that joined on another thread during the lines above

@@ -164,7 +164,7 @@ def _choice(text: str, key: str) -> str:
     values = [_weighted(each) for each in text.split("|")]
     total = sum(weight for _, weight in values)
     # Not ``hash``, which is different in each process. If all weights are 0, ``max`` prevents a
-    # division by 0, and the loop finds no value.
+    # division by 0, and no value is chosen.
     position = zlib.crc32(key.encode()) % max(1, total)
     for value, weight in values:
         position -= weight

@@ -63,8 +63,8 @@ def dra_permissions(
     """Yield the additional permissions that nodes with simulated DRA drivers need.
 
     With ``device_status``, nodes also need the permission to patch the status of ResourceClaims.
-    With ``as_nodes``, nodes need no other permission: all other requests impersonate the users
-    ``system:node:NAME``, who have the permissions for these requests.
+    With ``as_nodes``, nodes need no other additional permission. Their other requests impersonate
+    the users ``system:node:NAME``, who have the permissions for these requests.
     """
     if not as_nodes:
         for verb in ("create", "update", "deletecollection"):

@@ -78,8 +78,8 @@ class SharedLease:
         try:
             found = self._api.attempt("GET", f"{self._path}/{self._name}")
         except NotFound:
-            # Free at once. Without a version, ``write`` creates the Lease, and the API server
-            # accepts only the first of several creations.
+            # A missing Lease is free immediately. Without a version, ``write`` creates the Lease,
+            # and the API server accepts only the first of several creations.
             self.holder, self._version = "", None
             return
         spec = found.get("spec") or {}
@@ -150,7 +150,8 @@ class Membership:
         Raises ApiError or Unavailable if a request fails.
         """
         for lease in self._leases:
-            # With a newer version of its own Lease, this process would overwrite another holder.
+            # This process does not read its own Lease again: with a newer version of it, a renewal
+            # would overwrite another holder.
             if lease is not self._own:
                 lease.read()
         if self._own is None:

@@ -158,8 +158,8 @@ class PluginUnderTest:
         kubelet.sock."""
         if self.at_node_paths:
             return "the plugin should use kubelet.sock in /var/lib/kubelet/device-plugins"
-        # If the user passes a path to the plugin, the plugin seems to ignore it. Otherwise the user
-        # must pass one.
+        # If the command or environment has a path for the plugin, the plugin seems to ignore it.
+        # Otherwise the user must add one.
         for source, words in (("command", self.command), ("environment", self.env.values())):
             if any(placeholder in word for placeholder in _PLACEHOLDERS for word in words):
                 return f"the plugin should use kubelet.sock in the directory from its {source}"

@@ -135,7 +135,7 @@ def run(
     place of ``/sys``, and this directory has no valid list of NUMA nodes.
     """
     # Drivers need no NUMA nodes: no check of drivers reads them.
-    # Read before the plugin starts, so that an invalid directory ends the run at once.
+    # For plugins, read them before the start, so that an invalid directory ends the run at once.
     if suite is PLUGINS and plugin.hardware.declares_numa:
         plugin.hardware.numa_nodes()
     runner = _Runner(

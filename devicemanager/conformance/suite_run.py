@@ -310,7 +310,8 @@ class SuiteRun(ABC):
             if waits is None and passed >= _FIRST_CORE_WAITS_SECONDS:
                 waits = self.plugin.core_waits()
             if passed > deadline:
-                # The threads are read only when the limit has passed, because this is expensive.
+                # Not in every round: reading the waits of all threads is expensive, and few waits
+                # pass the limit.
                 patience = seconds + self._without_core(waits)
                 # On a machine that stays busy, the deadline would otherwise move on forever.
                 deadline = min(patience, _MOST_PATIENCE * seconds)

@@ -72,7 +72,8 @@ class Budget:
         self.used += count
 
 
-# An account counts what it has taken, so that the budget gets back exactly this if a request fails.
+# An account counts what it has taken, so that the budget gets back exactly this at the end of the
+# request, even after an error.
 class Account:
     """The bytes that one request and its response use."""
 

@@ -375,8 +375,7 @@ class Ledger:
         """Undo the draft of an interrupted admission. Return True if devices of the draft were
         already allocated.
 
-        ``others`` are the drafts of all other admissions in progress. Their devices
-        stay in use.
+        ``others`` are the drafts of all other admissions in progress. Their devices stay in use.
         """
         pod = self._pods.get(draft.pod, {})
         had_entries = False

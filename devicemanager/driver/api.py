@@ -50,7 +50,7 @@ class ResourceApi:
         Raises NotFound if the server has none: before Kubernetes 1.32, or if the API is
         disabled.
         """
-        # Several threads start at once. Under the lock, only the first thread sends the requests.
+        # Several threads can call this at once. Only the first one sends the requests.
         # An error is not stored, because the API server may start after the driver.
         with self._choosing:
             if self._version is None:

@@ -55,7 +55,7 @@ def serve(
             kubeconfig=kubeconfig,
         )
         server = DriverServer(driver, name, settings)
-        # A signal came during the import, so the sockets are not created at all.
+        # After a signal during the import, the sockets are not created at all.
         if signals.is_pending():
             return
         with server:

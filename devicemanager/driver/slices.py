@@ -241,7 +241,7 @@ def _plan_pool(
 ) -> None:
     """Add the changes of one pool."""
     generation = max(map(_generation, existing), default=1)
-    # Consumers ignore slices of older generations, so these are only left over.
+    # Consumers ignore slices of older generations.
     changes.deleted += [each for each in existing if _generation(each) < generation]
     current = [each for each in existing if _generation(each) == generation]
     kept, missing, surplus = _match(wanted, current, equal)
@@ -252,8 +252,8 @@ def _plan_pool(
         changes.created += [(at, _numbered(spec, generation, count)) for at, spec in missing]
         changes.deleted += surplus
         return
-    # The kept slices are written, too: consumers ignore slices of the older generation. Surplus
-    # slices get new content, which saves one deletion and one creation for each.
+    # The slices with equal content are written, too: consumers ignore slices of the older
+    # generation. Surplus slices get new content. Each saves one deletion and one creation.
     reused = [*kept, *zip(missing, surplus, strict=False)]
     changes.replaced += [
         {**slice_, "spec": _numbered(spec, generation + 1, count)} for (_, spec), slice_ in reused

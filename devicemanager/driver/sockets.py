@@ -147,7 +147,7 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
         self, request: pr.RegistrationStatus, context: grpc.ServicerContext
     ) -> pr.RegistrationStatusResponse:
         with self._changed:
-            # All are kept: after a restart, the kubelet registers the driver again.
+            # Appended, not replaced: after its restart, the kubelet registers the driver again.
             self._statuses.append(request)
             self._changed.notify_all()
         return pr.RegistrationStatusResponse()

@@ -22,7 +22,7 @@ SIZES = (1, 2, 4, 8)
 """Pod sizes for ``Usage.fits``. The size of a pod is the number of devices that it requests."""
 _ALIGNING = ("restricted", "single-numa-node")
 """Policies of the Topology Manager that reject pods."""
-# Reasons of pods whose devices the kubelet could not allocate or not align.
+# Reasons of pods whose devices the kubelet could not allocate or could not align.
 _ADMISSION = ("UnexpectedAdmissionError", "TopologyAffinityError")
 
 
@@ -45,8 +45,8 @@ class Usage:
 
     @property
     def lost_to_alignment(self) -> tuple[int, ...]:
-        """Numbers of further pods that would fit if NUMA alignment were ignored, minus ``fits``:
-        one number for each pod size (number of devices) in ``SIZES``."""
+        """How many more pods than ``fits`` would fit without NUMA alignment: one number for each
+        pod size (number of devices) in ``SIZES``."""
         return tuple(self.free // size - fit for size, fit in zip(SIZES, self.fits, strict=True))
 
 

@@ -214,7 +214,7 @@ def quota(fleet: Fleet, candidate: Candidate) -> Iterator[tuple[str, str, int]]:
         spec, metadata = each["spec"], each["metadata"]
         if metadata.get("namespace") != pod.namespace:
             continue
-        # Scopes select pods, for example by priority class, which a fleet does not store.
+        # A quota with scopes may not count this pod, and the scopes are not evaluated here.
         if spec.get("scopes") or spec.get("scopeSelector"):
             continue
         used = each["status"].get("used") or {}

@@ -172,7 +172,7 @@ def _create(
     api: ApiClient, path: str, body: Mapping[str, Any], warn: Callable[[str], None]
 ) -> bool:
     try:
-        # The object exists already, such as the namespace ``default``.
+        # Conflict means that the object exists already, such as the namespace ``default``.
         with contextlib.suppress(Conflict):
             api.request("POST", path, dict(body))
             return True

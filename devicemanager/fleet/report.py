@@ -58,8 +58,8 @@ class Total:
     """Numbers of pods that would fit if all free devices were on one node: one number for each pod
     size (number of devices) in ``SIZES``."""
     lost_to_alignment: tuple[int, ...]
-    """Numbers of further pods that would fit if NUMA alignment were ignored, minus ``fits``: one
-    number for each pod size (number of devices) in ``SIZES``."""
+    """How many more pods than in ``fits`` would fit if NUMA alignment were ignored: one number for
+    each pod size (number of devices) in ``SIZES``."""
 
 
 def totals(nodes: Sequence[NodeUsage]) -> list[Total]:

@@ -57,7 +57,7 @@ def snapshot_of(node: FleetNode) -> Snapshot:
 
 def _made(node: FleetNode) -> Snapshot:
     healthy, all_ = devices_of(node, "allocatable"), devices_of(node, "capacity")
-    # With all devices, because pods can hold devices that have become unhealthy since.
+    # With all devices, because pods can hold devices that became unhealthy after the admission.
     kubelet = InMemoryKubelet(simulate=all_, clock=ManualClock())
     ids = {name: sorted(each.id for each in found) for name, found in kubelet.simulated().items()}
     # On a node that allocates more than it has, the pods that do not fit are left out.

@@ -137,8 +137,8 @@ class Waits:
     def event(self, expected: Expected, since: Mark | int | None, after: int | None) -> Event:
         """Wait for the event that ``expected`` describes, and return the event.
 
-        The event must come after ``since``, which is a mark or the number of an event. If it is
-        None, the event must come after ``after``, the number of an event. If both are None, the
+        The event must come after ``since``, which is a mark or the number of an event. If ``since``
+        is None, the event must come after ``after``, the number of an event. If both are None, the
         event must come after the start of the wait.
         """
         (found,) = self.sequence([expected], self.mark(since, after))

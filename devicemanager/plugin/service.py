@@ -41,7 +41,8 @@ class Service:
         self.streams = streams
 
     def options(self) -> dp.DevicePluginOptions:
-        """Return the options, which show the kubelet the optional methods of the plugin."""
+        """Return the plugin's options. An option is True if the plugin overrides the optional
+        method for which the option stands."""
         return dp.DevicePluginOptions(
             pre_start_required=offers(self.plugin, Plugin.pre_start_container),
             get_preferred_allocation_available=offers(self.plugin, Plugin.preferred_allocation),

@@ -87,7 +87,7 @@ def _plugins(pods: Sequence[HeldPod]) -> list[str]:
 def _version(steps: Sequence[Step]) -> KubeletVersion:
     """Return the version of the kubelet after all steps."""
     chosen = [each.kubelet_version for each in steps if isinstance(each, Configure)]
-    # A `Configure` step without a version keeps the version of an earlier step.
+    # A ``Configure`` step without a version keeps the version of an earlier step.
     named = next((each for each in reversed(chosen) if each is not None), f"1.{DEFAULT}")
     return KubeletVersion.parse(named)
 

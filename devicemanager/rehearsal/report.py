@@ -18,7 +18,7 @@ def summary(result: Rehearsal) -> str:
     if not result.kubelet_starts:
         return f"the kubelet does not start: {counted(len(result.pods), 'pod')} would be lost"
     pods, lost = len(result.pods), sum(pod.can_be_lost for pod in result.pods)
-    # Count each pod once: `lost` already has the pods that can be lost.
+    # Count each pod once: ``lost`` already has the pods that can be lost.
     without = sum(pod.without_devices > 0 and not pod.can_be_lost for pod in result.pods)
     certain = sum(pod.is_always_lost for pod in result.pods)
     # The outcome of a single order is certain. With several, it depends on the order.

@@ -208,8 +208,8 @@ class _RunningNode:
                 self._admitted.add(pod.uid)
 
     def _start(self, step: Restart | Reboot) -> None:
-        # Only the first start reads the snapshot's file. Later ones read what the kubelet has
-        # written.
+        # Only the first start reads the snapshot's checkpoint. Later starts read the checkpoint
+        # that the simulated kubelet has written.
         if self._loses_checkpoint:
             self._kubelet.lose_checkpoint()
             self._loses_checkpoint = False

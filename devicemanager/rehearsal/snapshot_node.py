@@ -220,8 +220,8 @@ class SnapshotNode:
     def _cpus(self) -> CpuState | None:
         data = self.node.snapshot.cpu_state
         try:
-            # The kubelet reads this file only at a start, and `check_start` then reports a damaged
-            # one.
+            # The kubelet reads this file only at a start. In a rehearsal of a start, `check_start`
+            # reports a damaged file.
             return None if data is None else cpu_state(data)
         except SnapshotError:
             return None

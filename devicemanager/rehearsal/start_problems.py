@@ -1,4 +1,8 @@
-"""Find state files that prevent a kubelet's start, or a checkpoint that a kubelet cannot load."""
+"""Find problems of a kubelet's next start.
+
+A damaged state file makes the start fail. If the checkpoint is damaged or missing, the kubelet
+starts without allocations.
+"""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def _deciding(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str, str
         for each in ran:
             is_before = each.order.index(uid) < each.order.index(resource)
             (before if is_before else after).append(each.outcomes[uid].fate is Fate.REJECTED)
-        # `all` of no runs is True, so require at least one run in this order.
+        # ``all`` of no runs is True, so at least one run in this order is required.
         if before and all(before):
             yield "before", resource, _WAIT.format(resource=resource)
         elif after and all(after):

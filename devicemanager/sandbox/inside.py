@@ -83,7 +83,7 @@ def main(plan: str) -> NoReturn:
 
 def _contain(config: dict[str, Any], backend: str, has_terminal: bool) -> NoReturn:
     try:
-        # On the host's mount namespace, the mounts would hide the machine's /tmp.
+        # Outside new namespaces, the mounts below would hide the machine's /tmp.
         if os.getpid() != 1:
             raise _Failed("the process is not in a new PID namespace")
         program = -1

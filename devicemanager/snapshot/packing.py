@@ -158,7 +158,7 @@ def _member(header: bytes, source: str, form: Form) -> tarfile.TarInfo:
 
 
 def _name(member: tarfile.TarInfo, source: str, form: Form) -> str:
-    # `tar` writes a leading `./` if the archive was packed again with such a path.
+    # `tar` writes a leading `./` if a user packs the archive again and gives it such a path.
     pattern = rf"(?:\./)?{form.directory}/([A-Za-z0-9_][A-Za-z0-9_.-]{{0,63}})"
     match = re.fullmatch(pattern, member.name)
     if match is None:

@@ -144,7 +144,7 @@ def _pod(name: str, namespace: str, entry: Mapping[str, str], containers: int) -
     pod = pod_manifest(name, namespace=namespace)
     pod["spec"]["resourceClaims"] = [dict(entry)]
     (first,) = pod["spec"]["containers"]
-    # The end-to-end tests use these container names.
+    # The container names of Kubernetes' own end-to-end tests.
     names = ["with-resource", *(f"with-resource-{number}" for number in range(1, containers))]
     uses = {"claims": [{"name": entry["name"]}]}
     pod["spec"]["containers"] = [{**first, "name": each, "resources": uses} for each in names]

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class PodEvent:
-    """Event of a watch: its type, and the pod that it concerns."""
+    """Event of WatchPods: its type, and the pod that it concerns."""
 
     type: EventType
     pod: Pod

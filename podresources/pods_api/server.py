@@ -222,7 +222,8 @@ class _Handlers(grpc.GenericRpcHandler):
                 raise Rejection("RESOURCE_EXHAUSTED", TOO_MANY_TEXT)
             self._watchers.add(watcher)
             is_open = self._is_open
-        # ``close`` has not seen this watch. It would last until the grace period is over.
+        # If ``close`` ran before, it has not ended this watch, which would last until the grace
+        # period is over.
         if not is_open:
             watcher.close()
 

@@ -224,7 +224,8 @@ def test_join_fleet_runs_the_nodes_and_pods(tmp_path: Path) -> None:
 
 
 def test_join_fleet_excludes_other_nodes(capsys: Any) -> None:
-    assert run(capsys, "join", "--demo", "--fleet", "fleet.tar.gz", "--nodes", "3")[0] == 2
+    for option in (["--nodes", "3"], ["--full", "1"], ["--prefix", "n"]):
+        assert run(capsys, "join", "--demo", "--fleet", "fleet.tar.gz", *option)[0] == 2
 
 
 def test_processes_end_when_their_parent_is_killed() -> None:

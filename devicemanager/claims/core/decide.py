@@ -37,8 +37,8 @@ from devicemanager.core import bitset
 def is_decidable(problem: Problem, slots: Sequence[int]) -> bool:
     """True if ``decide`` supports the given slots.
 
-    It supports slots that all use their devices exclusively. It also supports slots with
-    admin access that belong to one claim, unless one of them requests all matching devices.
+    It supports slots that all need exclusive use of their devices. It also supports slots that all
+    have admin access and belong to one claim, unless one of them requests all matching devices.
     """
     found = [problem.slots[place] for place in slots]
     if all(slot.mode is AccessMode.EXCLUSIVE for slot in found):

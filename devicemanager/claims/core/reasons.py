@@ -56,8 +56,8 @@ def rejections(
 ) -> tuple[Rejection, ...]:
     """Return the reasons why claims do not fit: a rejection for each alternative of some requests.
 
-    If some requests do not fit even alone, return the rejections of these requests. In
-    this case, also return those of requests that were not examined because the steps ran out.
+    If some requests do not fit even alone, return the rejections of these requests, and also those
+    of requests that were not examined because the steps ran out.
 
     Otherwise, return the rejections of a group of requests that do not fit together. The group fits
     if any one request is removed from it. If the steps ran out, the group can be larger than

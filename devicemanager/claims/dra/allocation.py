@@ -334,10 +334,10 @@ def with_defaults(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _option_with_defaults(option: Mapping[str, Any]) -> dict[str, Any]:
-    found = {"allocationMode": "ExactCount", **option}
-    # With ``All``, the API server sets no count.
+    found = {**option, "allocationMode": option.get("allocationMode") or "ExactCount"}
+    # With ``All``, the API server sets no count. It replaces a count of 0.
     if found["allocationMode"] == "ExactCount":
-        found.setdefault("count", 1)
+        found["count"] = found.get("count") or 1
     if option.get("tolerations"):
         found["tolerations"] = [{"operator": "Equal", **each} for each in option["tolerations"]]
     return found

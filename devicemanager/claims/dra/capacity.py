@@ -156,7 +156,7 @@ def consumption(
     for name in sorted(capacities):
         try:
             found[name] = capacities[name].consumed(wanted.get(name), arithmetic)
-            # Objects from before the API server checked this can have negative amounts. Such an
+            # Older objects can have negative amounts, which the API server now rejects. Such an
             # amount would free capacity that other claims use.
             if found[name].nanos < 0:
                 raise CapacityError("capacity value is negative")

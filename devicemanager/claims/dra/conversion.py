@@ -81,7 +81,7 @@ class _Converter:
         """Return the type of each attribute of a driver, by name: string, int, version or
         quantity."""
         found = {}
-        # Types of all pools of the driver: a class selects devices of all of them.
+        # From all pools of the driver, because a class selects devices from all of them.
         for pool in self._pools:
             if pool.driver == driver:
                 for attributes in (pool.attributes, *(each.attributes for each in pool.devices)):

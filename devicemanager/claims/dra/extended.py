@@ -29,8 +29,8 @@ def classes_by_resource(classes: Iterable[Object]) -> dict[str, str]:
     resource, the newest is used.
     """
     found: dict[str, str] = {}
-    # Newest first, so that a user can move a resource to a new class. Of equally old classes, the
-    # first by name: the second sort keeps their order.
+    # Newest first. Equally old classes are in the order of their names, because the second sort is
+    # stable.
     ordered = sorted(classes, key=lambda each: str(each["metadata"]["name"]))
     ordered.sort(
         key=lambda each: str(each["metadata"].get("creationTimestamp") or ""), reverse=True

@@ -209,7 +209,8 @@ def _is_for(each: Slice, node: Node, profile: Profile) -> bool:
         return True
     if spec.get("nodeName") or spec.get("allNodes") or spec.get("nodeSelector") is not None:
         return _matches(node, spec, f"slice {each.name}")
-    # A slice without any of these fields belongs to a later version of the API: ignore it.
+    # If ``perDeviceNodeSelection`` is also unset, the slice uses a field of a later version of the
+    # API. Such a slice is ignored.
     return each.chooses_per_device and any(
         _matches(node, device, f"device {device['name']} in slice {each.name}")
         for device in each.devices

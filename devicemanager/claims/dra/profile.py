@@ -166,7 +166,7 @@ _BY_VERSION = {
             _DEFAULT_FEATURES,
             frozenset(
                 {
-                    # The other quirks are not in 1.36.3, the last patch release.
+                    # The other quirks are not in 1.36.3.
                     Quirk.STALE_LIST_MATCH,
                     Quirk.SHARES_CHARGED_AGAIN,
                     Quirk.COUNTERS_BY_POOL_NAME,

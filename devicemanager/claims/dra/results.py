@@ -38,7 +38,7 @@ class Writer:
         if picks:
             devices["results"] = [self._device(claim, pick) for pick in picks]
         chosen = _chosen(claim, picks)
-        # Configs of classes first: later configs override earlier ones in drivers.
+        # Configs of classes first: drivers let later configs override earlier ones.
         configs = [*_class_configs(chosen), *self._claim_configs(claim, chosen)]
         if Quirk.CONFIG_PER_REQUEST not in self.profile.quirks:
             configs = [_for_all(each, chosen) for each in configs]

@@ -66,7 +66,7 @@ class NodeClaims:
             for each in state.devices or ()
             for is_ready in [each.device not in unhealthy.get(driver, ())]
         ]
-        # The UID is a precondition, because another claim can now have the name.
+        # The UID makes the request fail if another claim now has the name.
         body = {"metadata": {"uid": claim.uid}, "status": {"devices": devices}}
         path = self._path(claim.namespace, claim.name, "/status")
         # Not impersonating the node: a driver has its own identity, and nodes may not write claims.

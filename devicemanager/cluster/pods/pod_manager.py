@@ -55,7 +55,8 @@ class PodState:
     """Summary of one pod on its node.
 
     The sync loop changes most fields. Writes of the status change ``version``, ``digest`` and
-    ``has_resize_conditions``. Events of the kubelet change ``needs_start``.
+    ``has_resize_conditions``. Events of the kubelet set ``needs_start``, and the periodic
+    ``reconcile`` clears it.
     """
 
     uid: str

@@ -56,7 +56,7 @@ class ResizeEvents:
         ``resize_delay``, also sets the timer that completes the resize. Must be called in the sync
         loop.
         """
-        # Before the check of the version: all versions complete resizes, but not all write events.
+        # Before the check of the version: a version without these events also completes resizes.
         delay = pod.behaviour.resize_delay
         if kind is EventKind.RESIZE_STARTED and delay > 0:
             self._loop.do_after(delay, partial(self._complete, pod))

@@ -75,7 +75,7 @@ def assume_allocates(run: CheckRun, client: PluginClient, resource: str | None =
     try:
         client.allocate([id_], seconds=run.limits.allocate_seconds)
     except CallFailed as error:
-        # A05 allocates every device, so it reports this failure once for all checks.
+        # A05 verifies Allocate, so it reports this failure once for all checks.
         raise Skipped(f"Allocate of {id_}: {error}", cause="A05") from None
 
 

@@ -33,8 +33,8 @@ Content = tuple[tuple[Pod, ...], Allocatable]
 """Pods and allocatable resources of one response."""
 
 _NAMESPACE = "conformance"
-# A client has looked up the number in a map that has only the NUMA nodes of the machine, and has
-# crashed.
+# At least one real client has a map with only the NUMA nodes of the machine, and crashes when it
+# finds another number.
 _UNKNOWN_NODES = (63, 4096)
 
 

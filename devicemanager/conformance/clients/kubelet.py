@@ -41,9 +41,9 @@ _CONNECTED = "03"
 
 
 def respond(method: Method, request: bytes) -> bytes:
-    """Return the response with the pods and resources of the latest ``ScriptedKubelet.show``.
+    """Return a response with the pods and resources that ``ScriptedKubelet.show`` set last.
 
-    A new ``ScriptedKubelet`` responds with this function.
+    This is the default of ``ScriptedKubelet.respond``.
     """
     return method.answer(request)
 
@@ -140,7 +140,7 @@ class ScriptedKubelet:
         methods = _service(MemorySource(*content)).methods()
         # On a busy machine, the encoding of a huge response takes longer than many clients wait.
         # Until it is done, calls get the previous content.
-        # A response to Get depends on the request, and has only one pod.
+        # Get is left out: its response depends on the request, and has only one pod.
         for method in methods:
             if method.kind != "get":
                 method.answer(b"")

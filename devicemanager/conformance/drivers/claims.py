@@ -2,7 +2,7 @@
 
 The scheduler's allocator chooses the devices. So a choice never exceeds the counters and capacities
 of the devices, and only devices that can be shared are shared. All functions are pure: equal
-arguments lead to equal values. The only exception are the share IDs in allocation results, which
+arguments lead to equal values. The only exceptions are the share IDs in allocation results, which
 are random.
 """
 
@@ -80,7 +80,7 @@ def claim_with(
             "name": REQUEST,
             "exactly": {
                 "deviceClassName": CLASS,
-                # The API server rejects a count of 0.
+                # A request that the API server has stored has a count of at least 1.
                 "count": max(1, len(results)),
                 "tolerations": [{"operator": "Exists"}],
             },

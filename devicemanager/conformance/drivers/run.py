@@ -216,7 +216,7 @@ class DriverRun(SuiteRun):
 
         If the suite has run the driver before, wait for as many devices as in that run. Otherwise,
         wait until no API object has changed for ``settle_seconds``. The method raises no error if
-        the time is over.
+        the time runs out.
         """
         wanted = self.stage.device_counts.get(self.driver)
         # A driver without devices may publish no slices, which ``incomplete`` would report.

@@ -210,7 +210,8 @@ def restart_kubelet(node: NodeControl) -> None:
 # -- pods --------------------------------------------------------------------------------
 
 
-# An eviction has the threads of ``ENDING``, so it works even if hanging plugins block all others.
+# An eviction has the threads of ``ENDING``, so it works even if hanging plugins block all other
+# worker threads.
 @_on_node(_POD + "/evict", "evict", Workers.ENDING)
 def evict_pod(node: NodeControl, uid: str, body: shapes.Eviction) -> None:
     """Evict a pod, as a kubelet does if the node is low on a resource."""

@@ -207,7 +207,7 @@ class PodAllocation:
         """Store in ``known_before`` which container is the first to request devices, and which
         device resources it requests.
 
-        Must be called before devices of ended pods are freed: a resource without a plugin is a
+        Must be called before devices of ended pods are freed: a resource without a device list is a
         device resource only while a device is in use (``allocateContainerResources``, v1.36).
         """
         for container, _ in self.pod.all_containers():
@@ -252,7 +252,7 @@ class PodAllocation:
         allocated: frozenset[DeviceId] = frozenset()
         if container is not None:
             allocated = self.ledger.allocated(self.pod.uid, container, resource) or allocated
-            # The container takes the reusable devices first, so it is not limited by them.
+            # For this container, the reusable devices are free: it takes them first.
             own &= ~bits(self.reusable.get(resource, ()))
             in_use &= ~bits(self.reusable.get(resource, ()))
         return ResourceSnapshot(request, devices, in_use, own, allocated)

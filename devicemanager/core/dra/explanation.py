@@ -127,7 +127,7 @@ def state_of(
         and is_kept(held, pod.uid)
     ):
         return ClaimState.PREPARED, KEPT
-    # In the kubelet, the driver that is named first is random. Sorted, the explanation is stable.
+    # The kubelet reports the drivers in random order. Sorted, the explanation is always the same.
     for driver in sorted({each.driver for each in claim.results}):
         try:
             instance = drivers.lookup(driver)

@@ -226,7 +226,7 @@ class ClaimInfo:
     drivers: Mapping[DriverName, DriverState] = attrs.field(factory=dict)
     """The state of each driver, sorted by name."""
     # The next two fields are lost in a restart. The kubelet then prepares the claim again before it
-    # creates another sandbox for it.
+    # creates another sandbox for a pod that uses the claim.
     prepared: bool = False
     """True if all drivers have prepared the claim. Not in the state file."""
     unpreparing: bool = False

@@ -99,7 +99,8 @@ class ResourceExplanation:
         A device with several nodes is in the set of each of its nodes.
         """
         per_node = self.devices.device_index.per_node
-        # A device may name a node that this machine does not have. It counts as being on no node.
+        # A device may name only nodes that this machine does not have. It then counts as being on
+        # no node.
         places: dict[int | None, int] = {
             node: per_node.get(node, 0) for node in topology.nodes if per_node.get(node, 0)
         }

@@ -27,7 +27,7 @@ def _steps(
     return tuple(GateStep(*step) for step in steps)
 
 
-# Only gates that change the behaviour of the mock. The table is needed for two reasons: users
+# Only gates that change the behavior of the mock. The table is needed for two reasons: users
 # rarely set gates, so the defaults apply. And a kubelet does not start with a gate that its version
 # does not have or has locked, so the mock must reject it.
 GATES: Mapping[str, Stage] = {

@@ -57,7 +57,8 @@ class ClaimAllocation:
         self._claims = claims
         self._node = Node(node)
         self._allocatable = allocatable
-        # As in a cluster, claims are released only after the drivers have unprepared them.
+        # As in a cluster, an admitted pod's claims are released only after the drivers have
+        # unprepared them.
         events.subscribe(self._release)
 
     def allocate(self, pod: Pod, manifest: object) -> tuple[Pod, Undo]:

@@ -575,11 +575,11 @@ class DraManager:
 
     def _check_canceled(self, effect: FetchClaim | CallDriver | WriteState, pod: PodClaims) -> None:
         """Raise the error that the kubelet gets for this effect when the context of a terminating
-        pod is canceled."""
+        pod is cancelled."""
         if pod.uid not in self._canceled:
             return
-        # Writes and NodeUnprepareResources calls are not canceled: the termination of the pod needs
-        # both.
+        # Writes and NodeUnprepareResources calls are not cancelled: the termination of the pod
+        # needs both.
         match effect:
             case FetchClaim():
                 raise ClaimFetchError("context canceled")

@@ -2,9 +2,8 @@
 
 At each start of the kubelet, all slices of the node are deleted. Later, the slices of a driver are
 deleted when the driver has had no usable instance for some time (``core.dra.drivers``). A failed
-deletion is retried with exponential backoff, until an
-instance of the driver is usable again (``wipeResourceSlices``,
-pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, v1.36).
+deletion is retried with exponential backoff, until an instance of the driver is usable again
+(``wipeResourceSlices``, pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, v1.36).
 """
 
 from __future__ import annotations

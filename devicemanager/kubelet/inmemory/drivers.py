@@ -64,7 +64,8 @@ class NodeDrivers:
 
     def fails_now(self, driver: str) -> bool:
         """Count a NodePrepareResources call of the driver. Return True if the call must fail."""
-        # Pods can call the driver at the same time, and the given number of calls must fail.
+        # Several pods can call the driver at the same time, and exactly the given number of calls
+        # must fail.
         with self._lock:
             state = self.state(driver)
             if state.prepare_failures > 0:

@@ -54,7 +54,7 @@ class SharedStore:
         return b""
 
     def write(self, _: checkpoint.Contents) -> None:
-        """Store the checkpoint that the latest call of ``make`` has kept. Never fails."""
+        """Store the contents that were last passed to ``make``. Never fails."""
         self._written = self._made
 
     def clear(self) -> None:

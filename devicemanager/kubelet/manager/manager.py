@@ -397,7 +397,8 @@ class DeviceManager:
             with self.state.lock:
                 endpoint = self.state.endpoints.serving(resource)
                 connection = None if endpoint is None else self.state.connections.get(endpoint.id)
-            # As ``isDevicePluginResource``: CPU, memory and resources without a plugin are skipped.
+            # As in ``isDevicePluginResource``: CPU, memory and all other resources that no plugin
+            # has registered are skipped.
             if not self.is_known(resource):
                 continue
             if endpoint is None:

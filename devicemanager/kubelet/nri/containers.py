@@ -98,7 +98,7 @@ def adjusted_options(options: RunOptions, change: nri.ContainerAdjustment) -> Ru
     paths = [
         _mount(each)
         for each in change.mounts
-        # A removal is kept without a source: it has only the path that it removes.
+        # A removal needs no source: it has only the path that it removes.
         if each.source.startswith("/") or each.destination.startswith(_REMOVED)
     ]
     # The plugin's entries come last: they replace entries with the same path in the container.

@@ -177,8 +177,8 @@ class PluginServer:
         Raises Disconnected if the plugin's connection has ended.
         """
         with self._changed:
-            # The connection can end during Synchronize. ``_remove`` has then already run, so a
-            # plugin that is added afterwards would never be removed.
+            # The connection can end during Synchronize. In this case, ``_remove`` has already run,
+            # so a plugin that is added now would never be removed.
             if plugin.connection not in self._connections:
                 raise Disconnected("the connection has ended")
             self._plugins.append(plugin)

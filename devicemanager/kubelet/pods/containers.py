@@ -306,7 +306,8 @@ class Containers:
         adjusted = self._runtime.create(record.pod, container, options)
         if is_init and not container.restartable:
             self._runtime.stop(record.pod, container.name)  # it runs to completion at once
-        # A deletion during ``create`` may have removed the sandbox before ``create`` made it.
+        # If the pod was deleted during ``create``, the deletion may have come too early to remove
+        # what ``create`` has made.
         if self.is_gone(record):
             self._runtime.remove(record.pod)
             self._check_exists(record)

@@ -65,7 +65,7 @@ class Resizes:
 
         ``wanted`` is the newest Pod object. ``generation`` is its ``metadata.generation``.
         """
-        # On every version, because only resizes depend on the version.
+        # Done on all kubelet versions: only resizes depend on the version.
         self._start_ephemeral(record, wanted)
         if self._settings.behaviour.resizes_pods:
             with self._turn:

@@ -266,7 +266,8 @@ class ManifestFiles:
             self._files[name].wanted_uid = pod.uid
         elif self._leaves_elsewhere(pod.uid, old.actions):
             self._files.setdefault(name, old).wanted_uid = pod.uid
-        # A rejected pod is not left alone: writing its file again is the way to retry it.
+        # An unchanged pod keeps running. A rejected pod is not left alone: users retry its
+        # admission by writing its file again.
         elif old.pod == pod and (old.runs or old.pending):
             old.complaint, old.unreadable, old.wanted_uid = "", False, None
         else:

@@ -125,8 +125,8 @@ class PodWorkers:
         """Admit a new pod, start its containers if ``start`` is true, and return the Admission."""
         pod = self._drop_unknown_fields(pod)
         uses_dra = self.uses_dra(pod)
-        # In one step: ``sources_ready`` frees the devices of unknown pods, so it must not run after
-        # the look-up but before the pod is known.
+        # In one step: if ``sources_ready`` ran between the two, a restored pod would retain its
+        # devices, but would count as new.
         with self._store.lock:
             record = self._store.add(pod, self._manager.clock.time())
             record.uses_dra = uses_dra

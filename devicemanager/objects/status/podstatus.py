@@ -280,7 +280,7 @@ def container_statuses_of(status: Mapping[str, Any]) -> dict[ContainerName, Cont
 
 
 def _read(found: Mapping[str, Any]) -> ContainerStatus:
-    # An empty state is read as Waiting, but a last state is only a termination or nothing.
+    # ``_read_state`` returns Waiting for an empty state, but a last state is a termination or None.
     last = _read_state(found.get("lastState") or {})
     return ContainerStatus(
         ContainerName(str(found.get("name"))),

@@ -79,11 +79,12 @@ def may_be_socket(name: str, own: str | None = None) -> bool:
 
 
 def claim(bound: Path, names: Iterator[str]) -> Path:
-    """Give the socket at the path ``bound`` the first of ``names`` that no running plugin uses.
+    """Rename the socket at the path ``bound`` to the first of ``names`` that is free, and return
+    the new path.
 
-    Return the new path. A stale socket with that name is replaced; a name of any other file is
-    skipped. Creating a hard link is atomic and fails if the name exists. So only one of two
-    starting plugins gets a name.
+    A name is also free if its file is a stale socket, which is then replaced. Creating a hard link
+    is atomic and fails if the name exists. So two plugins that start at the same time get different
+    names.
     """
     for name in names:
         path = bound.with_name(name)

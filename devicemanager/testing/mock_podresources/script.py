@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_BURST", "DEFAULT_QPS", "Script", "Step", "with_pods"]
 
-# `podresources.server` has the same values, but importing it would import gRPC.
+# ``podresources.server`` has the same values, but importing it would import gRPC.
 DEFAULT_QPS, DEFAULT_BURST = 100.0, 10
 """The kubelet's rate limit: calls per second, and calls at once."""
 

@@ -211,6 +211,13 @@ def test_defaults_are_those_of_the_api_server():
     assert "allocationMode" not in written["spec"]["devices"]["requests"][0]["exactly"]
 
 
+@pytest.mark.parametrize("written", [{}, {"count": 0}, {"allocationMode": ""}])
+def test_count_of_0_and_an_empty_mode_get_the_defaults(written):
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", **written}}
+    [found] = with_defaults(claim(request))["spec"]["devices"]["requests"]
+    assert (found["exactly"]["allocationMode"], found["exactly"]["count"]) == ("ExactCount", 1)
+
+
 def test_the_first_subrequest_with_which_all_fits_is_chosen():
     wanted = claim(first_of("f", exactly("big", 2), exactly("small")), exactly("r"))
     found = solve([wanted], [slice_("d0", "d1")])

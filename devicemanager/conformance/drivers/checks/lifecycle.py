@@ -56,7 +56,7 @@ _GO_HINT = (
 @driver_check
 def dl03(run: DriverRun) -> str:
     run.start_kubelet()
-    # Real drivers have left sockets behind when they were stopped at the first three moments.
+    # The verdict can depend on the delay, so the first ones are fixed and only further ones random.
     delays = [0.0, 0.3, 1.0, *(run.rng.uniform(0, 1.5) for _ in range(run.limits.early_stops))]
     for delay in delays[: run.limits.early_stops]:
         run.launch()

@@ -39,8 +39,8 @@ def dr02(run: DriverRun) -> None:
 @driver_check
 def dr03(run: DriverRun) -> str:
     listed = [each for each in run.info().supported_versions if each in CLAIM_SERVICES]
-    # NodeUnprepareResources succeeds for a claim that was never prepared (DC05), so an error shows
-    # that the version is not served.
+    # NodeUnprepareResources must succeed for a claim that was never prepared (DC05). So if the call
+    # fails, the driver does not serve the version.
     for service in listed:
         with run.client(service) as client:
             try:

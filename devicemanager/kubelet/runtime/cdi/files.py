@@ -176,8 +176,8 @@ def _device(table: _Table) -> tuple[str, ContainerEdits]:
     name = table.required("name")
     if not is_device(name):
         raise _Invalid(
-            f"{table.place}.name is not a valid device name: {shown(name)}: expected letters, "
-            "digits, _ - . and :"
+            f"{table.place}.name is not a valid device name: {shown(name)}: use only letters, "
+            'digits and the characters "_-.:", with a letter or digit at both ends'
         )
     table.table("annotations")
     edits = _edits(table.table("containerEdits"))

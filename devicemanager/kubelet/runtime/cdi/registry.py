@@ -105,7 +105,8 @@ def _read(directory: Path, earlier: dict[str, CdiSpec], errors: list[str]) -> di
             here[name] = spec
     for name in claimed:
         here.pop(name, None)
-        # A later directory takes precedence, so its conflict must not uncover an older device.
+        # This directory takes precedence over earlier ones. A conflict in it must not make the
+        # device of an earlier directory visible again.
         earlier.pop(name, None)
     return here
 
