@@ -21,8 +21,8 @@ from tests.conformance.recorded_run import GPU, Client, Run, device, error, list
          "1]"),
         ([device("a", "Healthy", -1)], True, f"fail: {GPU}: a is on NUMA node -1: expected a "
          "number of at least 0"),
-        ([device("a", "Healthy", 2)], True, f"fail: {GPU}: a is on NUMA node 2, but only the nodes "
-         "[0, 1] are declared"),
+        ([device("a", "Healthy", 2)], True, f"fail: {GPU}: a is on NUMA node 2, but --numa or "
+         "--sys declares only the nodes [0, 1]"),
         ([device("a", "Healthy", 2), device("b", "Healthy", 3)], False, f"warn: {GPU}: a is on "
          "NUMA node 2, but this machine has only the nodes [0, 1]: declare others with --numa or "
          "--sys"),
@@ -137,7 +137,7 @@ def chosen(*requests: Any) -> Any:
     ]
 
 
-_FOR = "fail: for available [a, b], must include [], size 2: "
+_FOR = "fail: GetPreferredAllocation of 2 devices from [a, b], which must include []: "
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ _FOR = "fail: for available [a, b], must include [], size 2: "
         (lambda *_: [["z", "y"]], f"{_FOR}the response has y, which is not available"),
         (
             [chosen, lambda *_: [["b"]]],
-            "fail: for available [a, b], must include [a], size 1: the response lacks a, which it "
-            "must include",
+            "fail: GetPreferredAllocation of 1 device from [a, b], which must include [a]: the "
+            "response lacks a, which it must include",
         ),
     ],
 )

@@ -506,7 +506,7 @@ def test_dc04_compares_cdi_devices(before: list[str], after: list[str], expected
         ([error("UNKNOWN")], [], "fail: NodePrepareResources failed before its deadline: "
          "NodePrepareResources failed with UNKNOWN: no"),
         ([entry()], [], "skip: the driver does not read the claim from the API server"),
-        ([error("DEADLINE_EXCEEDED")], ["c", "b"], "fail: b was written after "
+        ([error("DEADLINE_EXCEEDED")], ["c", "b"], "fail: the CDI device b was created after "
          "NodeUnprepareResources, by a NodePrepareResources call whose deadline had passed"),
         ([error("DEADLINE_EXCEEDED"), error()], [], "fail: the device is not free after a call "
          "whose deadline has passed: NodePrepareResources failed with INTERNAL: no"),
@@ -768,9 +768,8 @@ _DIFFERS += f"'', ('{REQUEST}',), ())]"
         ("DK05", [entry()], [], "pass: killed 3 times"),
         ("DK06", [entry()], _SHARED, "skip: the driver's devices can be shared"),
         ("DK06", [entry()], [], "pass: free after 0.0 s"),
-        ("DK06", [entry(), entry(fails="no")], [], "fail: the device of a claim that was deleted "
-         "while the driver was down is not free: NodePrepareResources failed for claim UID uid-1: "
-         "no"),
+        ("DK06", [entry(), entry(fails="no")], [], "fail: a device is not free, although its claim "
+         "was deleted while the driver was down: NodePrepareResources failed for claim UID uid-1: no"),
     ],
 )  # fmt: skip
 def test_restarts(id_: str, answers: list[Any], results: list[Any], expected: str) -> None:
@@ -817,7 +816,8 @@ def test_versions(id_: str, one: str, two: str, first: bool, fails: bool) -> Non
     run.launch = lambda *before, hook="": versions.append(run.plugin.runs_previous)  # type: ignore[method-assign, assignment, misc]
     text = f"{two} has unprepared a claim that {one} had prepared"
     assert outcome(id_, run) == (
-        f"warn: {text}, but another NodePrepareResources before that failed: NodePrepareResources "
+        f"warn: {text}, but before that, a repeated NodePrepareResources failed: "
+        "NodePrepareResources "
         "failed with INTERNAL: no"
         if fails
         else f"pass: {text}"
@@ -885,9 +885,10 @@ class Instances(Run):
         ("old", [True], {}, "warn: both instances use the same sockets, so a rolling update "
          "interrupts the driver"),
         ("new", [True, True], {}, "fail: after the exit of the first instance, the kubelet has 2 "
-         "registered instances: the socket of the first, old, is left"),
+         "registered instances: expected one that is connected; the first instance has left its "
+         "socket old"),
         ("new", [False], {"gone": "old"}, "fail: after the exit of the first instance, the kubelet "
-         "has 1 registered instance"),
+         "has 1 registered instance: expected one that is connected"),
         ("new", [True], {"gone": "new"}, "fail: the exit of the first instance removed a socket of "
          "the second instance"),
         ("new", [True], {"registers": False}, "warn: a second instance does not register while the "
@@ -1072,10 +1073,10 @@ def test_dl03(
          f"in default_c1/{REQUEST}: expected default_c0/{REQUEST}"),
         ("default_c0/x", '{"requests": []}', False, "fail: metadata.json is in default_c0/x: "
          f"expected default_c0/{REQUEST}"),
-        (f"default_c0/{REQUEST}", "{}", False, "fail: metadata.json has no field "
+        (f"default_c0/{REQUEST}", "{}", False, "fail: metadata.json has no field named "
          "requests"),
         (f"default_c0/{REQUEST}", '["requests"]', False, "fail: metadata.json has no "
-         "field requests"),
+         "field named requests"),
         (f"default_c0/{REQUEST}", "{", False, "fail: invalid metadata.json: "
          "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
     ],

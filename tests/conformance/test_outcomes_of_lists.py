@@ -265,7 +265,7 @@ def test_w13_of_a_change_that_the_kubelet_does_not_see(
         ([["a"], []], False, [True], "fail: the plugin exited when it had no devices: exit status "
          "1 (after a race at boot, the plugin exits and its pod restarts in a loop)"),
         ([["a"], [], []], True, [False, False], "fail: the plugin works without devices, but does "
-         "not list the device that is added then: no device list contains it within 0 s after "
+         "not list a device that is added later: no device list contains it within 0 s after "
          "add-device (a device that is added is not used until the plugin restarts)"),
         ([["a"], [], []], True, [False, True], "fail: the plugin exited after add-device: exit "
          "status 1"),
