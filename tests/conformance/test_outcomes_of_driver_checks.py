@@ -768,8 +768,9 @@ _DIFFERS += f"'', ('{REQUEST}',), ())]"
         ("DK05", [entry()], [], "pass: killed 3 times"),
         ("DK06", [entry()], _SHARED, "skip: the driver's devices can be shared"),
         ("DK06", [entry()], [], "pass: free after 0.0 s"),
-        ("DK06", [entry(), entry(fails="no")], [], "fail: a device is not free, although its claim "
-         "was deleted while the driver was down: NodePrepareResources failed for claim UID uid-1: no"),
+        ("DK06", [entry(), entry(fails="no")], [], "fail: a device is not free, although its "
+         "claim was deleted while the driver was down: NodePrepareResources failed for claim UID "
+         "uid-1: no"),
     ],
 )  # fmt: skip
 def test_restarts(id_: str, answers: list[Any], results: list[Any], expected: str) -> None:
