@@ -92,6 +92,8 @@ def test_replayed_plugin_responds_as_recorded_one(
     before = conversation(kubelet)
     plugin.send("health", "gpu-1", "Unhealthy")
     kubelet.wait_for("list")
+    # Only a list after the restart shows that the second stream is recorded.
+    kubelet.forget()
     kubelet.call("restart", reply="serving")
     kubelet.wait_for("list")
     assert stop(recorder)[0] == 0
