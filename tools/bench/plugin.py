@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import queue
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -117,7 +118,17 @@ def _register(directory: Path, number: int) -> None:
         version="v1beta1", endpoint=socket_name(number), resource_name=resource_name(number)
     )
     with grpc.insecure_channel(sockets.target(directory / "kubelet.sock")) as channel:
-        dp_grpc.RegistrationStub(channel).Register(request, timeout=30)
+        register = dp_grpc.RegistrationStub(channel).Register
+        while True:
+            try:
+                register(request, timeout=30)
+            except grpc.RpcError as error:
+                # The kubelet refuses calls of a process that already has many calls in progress.
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
 
 def _register_all(directory: Path, sockets: int) -> float:
