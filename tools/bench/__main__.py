@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="scale",
         action="store_const",
         const="quick",
-        help="fewer and smaller sizes, one process each: about a minute",
+        help="fewer and smaller sizes, one process each: about two minutes",
     )
     parser.add_argument(
         "--only",
